@@ -26,12 +26,13 @@ $(READY): pyproject.toml constraints.txt
 
 # Outside implementations that the slow tests compare with. JoeyNMT and PYEVALB are installed without their
 # dependencies: JoeyNMT pins an old protobuf, and only its attention module is used; PYEVALB's table writer pins an
-# older python-dateutil than matplotlib needs. The others are clients of the server, an API fuzzer, and Ray, which bulk
-# jobs run on and which is too large for the dev extra.
+# older python-dateutil than matplotlib needs. The others are clients of the server, an API fuzzer, readers of documents,
+# and Ray, which bulk jobs run on and which is too large for the dev extra.
 PYEVALB_REQUIREMENTS := pytablewriter typepy DataProperty tabledata mbstrdecoder pathvalidate tcolorpy chardet
 $(ORACLES): $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps joeynmt importlib_metadata zipp
-	$(BIN)/python -m pip install --quiet libretranslatepy libretranslate-aio deep-translator schemathesis ray
+	$(BIN)/python -m pip install --quiet libretranslatepy libretranslate-aio deep-translator deepl schemathesis ray
+	$(BIN)/python -m pip install --quiet python-docx odfdo pysubs2
 	$(BIN)/python -m pip install --quiet --no-deps PYEVALB $(PYEVALB_REQUIREMENTS)
 	@touch $@
 

@@ -80,8 +80,11 @@ def check_replaceable(
 def lock_directory(temporary: Path) -> Iterator[None]:
     """Create an empty folder that no other process writes. Clear what a killed process left in it."""
     with open_locked(temporary) as handle:
-        for name in os.listdir(handle):
-            os.unlink(name, dir_fd=handle)
+        for entry in os.scandir(handle):
+            if entry.is_dir(follow_symlinks=False):  # adapters or corrections that it has linked
+                shutil.rmtree(entry.name, dir_fd=handle)
+            else:
+                os.unlink(entry.name, dir_fd=handle)
         yield
 
 
@@ -181,9 +184,13 @@ def replace_directory(temporary: Path, folder: Path) -> None:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
+    write_bytes_atomically(path, text.encode("utf-8"))
+
+
+def write_bytes_atomically(path: Path, data: bytes) -> None:
     """Write a file through a temporary one, so that it is either complete or unchanged."""
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(data)
     temporary.replace(path)
 
 

@@ -1,71 +1,64 @@
-"""Terms that must or must not come out, as constraints on token ids."""
+"""Terms that must or must not come out: what they ask of the source, and of the output as token ids.
 
-import re
-from collections.abc import Sequence
-from functools import cached_property
+A model that is trained with annotated terms reads what a term must become inside the source, and inflects it.
+For other models the translation of a term is a phrase that the output must contain as it is.
+"""
 
-from manyheads.config import EOS_ID
+from collections.abc import Mapping, Sequence
+
 from manyheads.errors import RequestError
 from manyheads.text.subwords import SubwordPair
+from manyheads.text.term_annotation import Annotation, annotate
+from manyheads.text.term_matching import Glossary, TermMatch, contains_exactly, contains_inflected, is_hangul
 
 Phrases = tuple[tuple[int, ...], ...]
 
 
 class TermConstraints:
-    """A prefix, a glossary and forbidden words, as token ids."""
+    """A prefix, a glossary and forbidden words."""
 
     def __init__(
-        self, subwords: SubwordPair, prefix: str, glossary: dict[str, str], forbid: Sequence[str]
+        self,
+        subwords: SubwordPair,
+        prefix: str,
+        glossary: Mapping[str, str] | Glossary,
+        forbid: Sequence[str],
+        *,
+        annotated_language: str | None = None,
     ) -> None:
+        """`annotated_language` is that of the source, if the model is trained with annotated terms."""
         if isinstance(forbid, str):
             raise RequestError(f"forbid is the text {forbid!r}, but must be a list of words")
         self.subwords = subwords.target
         self.prefix = tuple(subwords.target.encode(prefix))
         self.forbidden_phrases = tuple(tuple(subwords.target.encode(word)) for word in forbid)
-        longest_first = sorted(glossary.items(), key=lambda entry: -len(entry[0]))
-        self.glossary = [
-            (compile_term(source), tuple(subwords.target.encode(target)), is_hangul(target.strip()[-1:]))
-            for source, target in longest_first
-        ]
-        if not all(self.forbidden_phrases) or not all(ids for _, ids, _ in self.glossary):
+        self.glossary = glossary if isinstance(glossary, Glossary) else Glossary(glossary)
+        self.is_annotated = annotated_language is not None and len(self.glossary) > 0
+        self.language = annotated_language or ""
+        if not all(self.forbidden_phrases):
             raise RequestError("a glossary and words to forbid must not hold empty entries")
 
-    def find_required(self, text: str) -> tuple[Phrases, Phrases]:
-        """Return the phrases required by the terms in a text, and which of them must end a word.
+    def find(self, text: str) -> tuple[TermMatch, ...]:
+        """Return the terms in a text. Where the model inflects them, plurals of English terms count too."""
+        return tuple(self.glossary.find(text, self.language)) if len(self.glossary) else ()
 
-        A phrase is required once, however often its term occurs. A term inside a longer one that has its own
-        entry does not count.
+    def annotate(self, text: str, terms: Sequence[TermMatch]) -> str:
+        """Return the text with what its terms must become."""
+        return annotate(text, [Annotation(term.start, term.end, term.translation) for term in terms])
+
+    def require(self, terms: Sequence[TermMatch]) -> tuple[Phrases, Phrases]:
+        """Return the phrases that terms require, and which of them must end a word.
+
+        A phrase is required once, however often its term occurs; no phrase is for a term in another form.
         """
-        required: dict[tuple[int, ...], bool] = {}
-        for term, ids, may_continue in self.glossary:
-            if term.search(text):
-                required.setdefault(ids, may_continue)
-            text = term.sub(lambda match: " " * len(match.group()), text)
-        return tuple(required), tuple(ids for ids, may_continue in required.items() if not may_continue)
+        translations = dict.fromkeys(term.translation for term in terms if not term.is_inflected)
+        phrases = {tuple(self.subwords.encode(text)): is_hangul(text[-1]) for text in translations}
+        return tuple(phrases), tuple(ids for ids, may_continue in phrases.items() if not may_continue)
 
-    def find_terms(self, text: str) -> list[tuple[int, int]]:
-        """Return where terms of the glossary start and end."""
-        return [match.span() for term, _, _ in self.glossary for match in term.finditer(text)]
-
-    @cached_property
-    def word_start_ids(self) -> frozenset[int]:
-        """The ids of pieces that start a word, or are no part of one."""
-        return frozenset(
-            token
-            for token, piece in enumerate(self.subwords.pieces)
-            if token > EOS_ID and not piece[:1].isalnum() and piece[:1] != "<"
-        )
-
-
-def is_hangul(character: str) -> bool:
-    return "가" <= character <= "힣"
-
-
-def compile_term(term: str) -> "re.Pattern[str]":
-    """Return a pattern of the term as a whole word, in any case. After Hangul, particles may follow."""
-    term = term.strip()
-    if not term:
-        raise RequestError("a glossary must not hold empty entries")
-    after = "" if is_hangul(term[-1]) or not term[-1].isalnum() else r"(?!\w)"
-    before = r"(?<!\w)" if term[0].isalnum() else ""
-    return re.compile(before + re.escape(term) + after, re.IGNORECASE)
+    def find_missing(self, terms: Sequence[TermMatch], ids: Sequence[int]) -> list[TermMatch]:
+        """Return the terms whose translations an output lacks. A trained model may inflect them."""
+        if not terms:
+            return []
+        text = self.subwords.decode(ids)
+        contains = contains_inflected if self.is_annotated else contains_exactly
+        return [term for term in terms if not contains(text, term.translation)]

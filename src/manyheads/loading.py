@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,16 +14,18 @@ from manyheads.checkpoint.manifest import parse_info
 from manyheads.checkpoint.shortlist import read_shortlist
 from manyheads.confidence.calibration import ConfidenceParameters
 from manyheads.cuda.driver import count_gpus, start_context_creation
-from manyheads.errors import ConfigError, RequestError, ResourceError
+from manyheads.errors import CheckpointError, ConfigError, RequestError, ResourceError
 from manyheads.export.ctranslate2 import UnwritableConversionError, check_convertible, ensure_converted
-from manyheads.inference.conversion import read_conversion_info
+from manyheads.inference.conversion import CONVERSION_MANIFEST, read_conversion_info
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import Engine
+from manyheads.memory.translation_memory import TranslationMemory
 from manyheads.named_models.resolution import has_name, resolve_model
 from manyheads.text.subwords import SubwordPair
 from manyheads.translator import Translator
 
 Folder = str | os.PathLike[str]
+MAX_ADAPTERS = 8  # of a translator that stay merged: each has its own linear layers
 TORCH_PRECISIONS = ("", "auto", "float32", "bfloat16", "int8")
 
 
@@ -41,7 +45,27 @@ def load(
     those of ctranslate2, by default the number of cores; torch reads OMP_NUM_THREADS. `adapter` is the name
     of one in the model folder.
     """
-    folder, *others = map(resolve_model, (folder, *others))  # type: ignore[assignment]
+    path, *rest = map(resolve_model, (folder, *others))
+    translator = load_with_engine(path, rest, device, engine, threads, adapter)
+    open_memory(translator, path)
+    return translator
+
+
+def open_memory(translator: Translator, folder: Path) -> None:
+    """Give a translator the corrections of its model folder."""
+    languages = translator.source_language, translator.target_language
+    translator.memory = translator.base.memory = TranslationMemory.open(folder, languages)
+
+
+def load_with_engine(
+    folder: Folder,
+    others: Sequence[Folder],
+    device: str | None,
+    engine: str | None,
+    threads: int | None,
+    adapter: str | None,
+) -> Translator:
+    """Return the translator of a model folder, or of an ensemble, without corrections."""
     if engine is None:
         folder, engine = prepare_engine(folder, others, device, adapter)
     name, _, arithmetic = engine.partition(":")
@@ -58,6 +82,16 @@ def load(
     return translator if adapter is None else use_adapter(translator, adapter)
 
 
+def read_languages(folder: Folder) -> tuple[str, str]:
+    """Return the languages of a model folder, or of a converted model."""
+    path = resolve_model(folder)
+    if (path / CONVERSION_MANIFEST).exists():
+        languages = read_conversion_info(path).languages
+    else:
+        languages = checkpoint.read_model_manifest(path)["languages"]
+    return languages["source"], languages["target"]
+
+
 def list_adapters(folder: Path) -> list[str]:
     """Return the names of the adapters of a model folder."""
     return checkpoint.list_adapters(folder)
@@ -70,6 +104,22 @@ def get_adapter_version(folder: Path, name: str) -> tuple[int, int]:
     except OSError:
         raise RequestError(f"{folder}: has no adapter {name!r}") from None
     return status.st_mtime_ns, status.st_size
+
+
+def read_adapter_space(folder: Path, name: str) -> str | None:
+    """Return the space of corrections that an adapter has learned from; None: no corrections."""
+    return read_space_of_version(folder, name, get_adapter_version(folder, name))
+
+
+@lru_cache(maxsize=256)
+def read_space_of_version(folder: Path, name: str, version: tuple[int, int]) -> str | None:
+    from manyheads.checkpoint.adapters import SPACE_KEY, read_metadata
+
+    try:
+        space = read_metadata(checkpoint.adapter_path(folder, name))["info"].get(SPACE_KEY)
+    except (CheckpointError, KeyError, AttributeError):  # whoever merges it says so
+        return None
+    return space if isinstance(space, str) else None
 
 
 def check_adaptable(engine: str, others: Sequence[Folder], adapter: str) -> None:
@@ -85,15 +135,34 @@ def check_adaptable(engine: str, others: Sequence[Folder], adapter: str) -> None
 
 
 def use_adapter(translator: Translator, name: str) -> Translator:
-    """Return a translator with an adapter of its model folder. The given one stays as it is."""
+    """Return a translator with an adapter of its model folder. The given one stays as it is.
+
+    The last adapters stay merged: to use one of them again takes no time, unless its file has changed.
+    """
+    translator = translator.base
     if translator.folder is None or not hasattr(translator.engine, "with_adapter"):
         raise RequestError(f"the adapter {name!r} needs a model folder that the torch engine runs")
-    adapter = checkpoint.read_adapter(translator.folder, name)
+    path = checkpoint.adapter_path(translator.folder, name)
+    version = get_adapter_version(translator.folder, name) if path.is_file() else None
+    known = translator.adapted.pop(name, None)
+    if known is None or known[0] != version:
+        known = version, merge_adapter(translator, translator.folder, name)
+    translator.adapted[name] = known
+    while len(translator.adapted) > MAX_ADAPTERS:
+        with suppress(KeyError):  # another thread has dropped it
+            translator.adapted.popitem(last=False)
+    return known[1]
+
+
+def merge_adapter(translator: Translator, folder: Path, name: str) -> Translator:
+    """Return a translator with an adapter, which is read and merged with the weights."""
+    adapter = checkpoint.read_adapter(folder, name)
     calibration = None
     if adapter.confidence is not None:
         where = f"the adapter {name}"
         calibration = ConfidenceParameters.from_arrays(parse_arrays(adapter.confidence, where), where)
-    return translator.with_engine(translator.engine.with_adapter(adapter), calibration, name)
+    engine: Any = translator.engine
+    return translator.with_engine(engine.with_adapter(adapter), calibration, name)
 
 
 def choose_engine(
@@ -193,12 +262,15 @@ def load_ctranslate2(
 
 def load_for_engine(folder: Path, engine: Engine) -> Translator:
     """Return the translator of a model folder with an engine that runs elsewhere. Weights are not read."""
+    opened = folder
     if engine.name.startswith("ctranslate2"):
-        folder = ensure_converted(folder)
-        info = read_conversion_info(folder)
+        opened = ensure_converted(folder)
+        info = read_conversion_info(opened)
     else:
-        info = parse_info(folder, checkpoint.read_model_manifest(folder))
-    return create_translator(engine, checkpoint.read_subwords(folder), info, read_calibration(folder))
+        info = parse_info(opened, checkpoint.read_model_manifest(opened))
+    translator = create_translator(engine, checkpoint.read_subwords(opened), info, read_calibration(opened))
+    open_memory(translator, folder)
+    return translator
 
 
 def read_calibration(folder: Path) -> ConfidenceParameters | None:
@@ -222,5 +294,6 @@ def create_translator(
         decoding=info.config.decoding,
         calibration=calibration,
         uses_copy_symbols=info.config.augmentation.copied > 0 and subwords.has_copy_symbols,
+        uses_term_symbols=info.config.augmentation.terms > 0 and subwords.source.has_term_symbols,
         folder=info.folder,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 if TYPE_CHECKING:
+    from manyheads.memory.matches import MemoryMatch
     from manyheads.model.encoder_decoder import Trace
     from manyheads.text.restoration import Restoration
     from manyheads.text.subwords import SubwordTokenizer
@@ -66,7 +67,7 @@ class Translation:
     tokens: PieceList = PieceList()
     token_scores: list[float] = field(default_factory=list)  # log p of each, without the ends of sentences
     alignment: list[tuple[int, int]] | None = None  # source token and target token, if requested
-    sentences: int = 0  # that were translated; 0: there was nothing to translate
+    sentences: int = 0  # that the model translated; 0: there was nothing to translate, or it was corrected
     engine: str = ""
     objective: str = ""  # what it was searched and ranked by
     alternatives: "list[Translation]" = field(default_factory=list)  # the rest of the n-best list
@@ -74,11 +75,14 @@ class Translation:
     notes: list[str] = field(default_factory=list)  # what was unusual: "not in English", "second try", ...
     # The text and the confidence of each sentence, if the model is calibrated and token scores are read.
     sentence_confidences: list[tuple[str, float | None]] = field(default_factory=list)
+    # Corrections that the text or its sentences match: they are the translation, or are similar to it.
+    corrections: "list[MemoryMatch]" = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields for JSON. Lists are those of the translation, not copies."""
         values = {name: getattr(self, name) for name in FIELD_NAMES}
         values["alternatives"] = [other.to_dict() for other in self.alternatives]
+        values["corrections"] = [match.to_dict() for match in self.corrections]
         return values
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Text in, translations out."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -11,6 +12,8 @@ from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.errors import RequestError
 from manyheads.glossary import TermConstraints
 from manyheads.inference.engine import Engine, ScoreDetail
+from manyheads.memory.database import DEFAULT_SPACE
+from manyheads.memory.translation_memory import MemorySpace, TranslationMemory
 from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import TranslationOptions
 from manyheads.pipeline.preparation import SentenceSplitter, TextPreparer
@@ -18,6 +21,7 @@ from manyheads.pipeline.stream import ReportDone, TranslationStream, translate_a
 from manyheads.progress import ReportProgress
 from manyheads.search.options import length_penalty
 from manyheads.text.subwords import SubwordPair
+from manyheads.text.term_matching import Glossary
 from manyheads.translation import AttentionMaps, TokenIds, Translation
 
 MAX_TEXTS_AT_ONCE = 1000  # of a list; more are translated as a stream
@@ -36,6 +40,7 @@ class Translator:
         decoding: DecodingConfig | None = None,
         calibration: ConfidenceParameters | None = None,
         uses_copy_symbols: bool = False,
+        uses_term_symbols: bool = False,
         folder: Path | None = None,
     ) -> None:
         self.engine, self.subwords = engine, subwords
@@ -47,8 +52,13 @@ class Translator:
             languages_of_sides = self.source_language, self.target_language
             self.confidence = ConfidenceModel(calibration, subwords, languages_of_sides)
         self.uses_copy_symbols = uses_copy_symbols  # whether the model was trained to copy them
+        self.uses_term_symbols = uses_term_symbols  # whether it was trained with annotated terms
         self.folder = folder  # of the model, if it has one: where its adapters are
         self.adapter: str | None = None  # the name of the one in use
+        self.base = self  # without an adapter
+        # With adapters that were used, by name, each with the version of its file; the latest come last.
+        self.adapted: OrderedDict[str, tuple[object, Translator]] = OrderedDict()
+        self.memory: TranslationMemory | None = None  # the corrections of its translations
 
     def with_engine(
         self, engine: Engine, calibration: ConfidenceParameters | None, adapter: str | None
@@ -81,13 +91,15 @@ class Translator:
         """Return translations in the order of the texts; for a single text, a single translation.
 
         prefix           how the translation of each sentence must begin
-        glossary         a term of the source -> what it must become, wherever the term occurs
+        glossary         a term of the source -> what it must become, wherever the term occurs; a dictionary,
+                         or a Glossary, which is quicker for many calls
         forbid           words that must not come out
         alignment        also return which source token each target token attended to most
         split            split texts into sentences; otherwise each line is one
         scores           which scores are read: tokens, total (which confidence needs) or none; CTranslate2
                          and GPUs are faster with fewer
         second_try       decode sentences again that a detector finds at fault, if the model is calibrated
+        corrections      use the corrections of the model's translations; a name is that of a space
         report_progress  is called with "translating" and the texts done and in all
         check_canceled   is called between sentences, and stops by raising an error
         others           any key of DecodingConfig: beam, alpha, nbest, temperature, ...
@@ -146,7 +158,7 @@ class Translator:
         """
         self.engine.require("attention")
         if target is None:
-            target = self.translate([source], split=False)[0].text
+            target = self.translate([source], split=False, corrections=False)[0].text
         source_ids, target_ids = self.subwords.source.encode(source), self.subwords.target.encode(target)
         trace, log_p_TK = self.engine.trace([*source_ids, EOS_ID], target_ids)
         written = [*target_ids, EOS_ID]
@@ -180,21 +192,26 @@ class Translator:
         self,
         *,
         prefix: str = "",
-        glossary: dict[str, str] | None = None,
+        glossary: Mapping[str, str] | Glossary | None = None,
         forbid: Sequence[str] = (),
         alignment: bool = False,
         split: bool = True,
         scores: ScoreDetail = "tokens",
         second_try: bool = True,
+        corrections: bool | str = True,
         **decoding: Any,
     ) -> TranslationOptions:
         config = replace(self.decoding, **decoding)
-        if glossary:
-            self.engine.require("required_phrases")
         if alignment:
             self.engine.require("alignment")
-        terms = TermConstraints(self.subwords, prefix, glossary or {}, forbid)
-        return TranslationOptions(config, terms, alignment, split, scores, second_try)
+        annotated_language = self.source_language if self.uses_term_symbols else None
+        terms = TermConstraints(
+            self.subwords, prefix, glossary or {}, forbid, annotated_language=annotated_language
+        )
+        space = None
+        if corrections and self.memory is not None:
+            space = MemorySpace(self.memory, DEFAULT_SPACE if corrections is True else corrections)
+        return TranslationOptions(config, terms, alignment, split, scores, second_try, space)
 
     def _create_stream(
         self, options: TranslationOptions, read_ahead: int | None, report_done: ReportDone
@@ -203,7 +220,8 @@ class Translator:
         return TranslationStream(self.engine, preparer, assembler, options, read_ahead, report_done)
 
     def _create_stages(self, options: TranslationOptions) -> tuple[TextPreparer, Assembler]:
-        preparer = TextPreparer(self._create_splitter(), options, self.uses_copy_symbols)
+        can_require = self.engine.capabilities.required_phrases
+        preparer = TextPreparer(self._create_splitter(), options, self.uses_copy_symbols, can_require)
         return preparer, Assembler(self.engine, self.subwords, options, preparer, self.confidence)
 
     def _create_splitter(self) -> SentenceSplitter:

@@ -152,7 +152,7 @@ def test_a_long_stream_decodes_what_failed_in_few_calls(real: Translator) -> Non
     results = list(translator.stream(bad if n % 50 == 0 else good for n in range(3000)))
     assert [result.text for result in results] == [OTHER if n % 50 else GOOD for n in range(3000)]
     assert sum(retries) == 60
-    assert len(retries) <= 5
+    assert len(retries) <= 8  # 25 if each waits for no other; on a busy machine sometimes 6
 
 
 def test_of_the_candidates_the_most_confident_without_fault_is_kept(real: Translator) -> None:

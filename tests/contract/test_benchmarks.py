@@ -271,6 +271,7 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         "startup",
         "translate_memory",
         "robustness",
+        "corrections",
         "fp8_products",
     ],
 )

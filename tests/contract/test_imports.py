@@ -11,10 +11,12 @@ from support.source_tree import MODULES, SOURCE, imported_names, module_name, pa
 FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io", "worker_processes"}
 TRANSLATION = {
     "translator", "translation", "confidence_policy", "pipeline", "glossary", "loading", "named_models",
+    "memory",
 }  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "judge", "bulk", "evaluate", "train", "export", "distill", "look", "serve",
+    "confidence", *TRANSLATION, "judge", "documents", "bulk", "evaluate", "train", "export", "distill",
+    "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -35,13 +37,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpoint": {"model", "text"},
     "named_models": {"checkpoint"},
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
+    "memory": {"text", "checkpoint", "named_models"},
     "confidence": {"text"},
     "judge": {"text", "data", "confidence"},
     "glossary": {"text", "search"},
-    "translation": {"text", "model", "search", "inference"},
+    "translation": {"text", "model", "search", "inference", "memory"},
     "confidence_policy": {"translation"},
-    "pipeline": {"text", "search", "inference", "confidence", "glossary", "translation"},
-    "translator": {"text", "search", "inference", "confidence", "glossary", "translation", "pipeline"},
+    "pipeline": {"text", "search", "inference", "confidence", "glossary", "memory", "translation"},
+    "translator": {
+        "text",
+        "search",
+        "inference",
+        "confidence",
+        "glossary",
+        "memory",
+        "translation",
+        "pipeline",
+    },
     "loading": {
         "ops",
         "cuda",
@@ -53,8 +65,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "confidence",
         "named_models",
         "export",
+        "memory",
         "translator",
     },
+    "documents": {"text", "translation", "confidence_policy"},
     "bulk": {"cuda", "text", *TRANSLATION},
     "evaluate": {"text", "confidence", *TRANSLATION},
     "train": {
@@ -86,7 +100,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         *TRANSLATION,
     },
     "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
-    "serve": {"text", "search", "inference", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
+    "serve": {  # of train, the log
+        "text",
+        "search",
+        "inference",
+        "evaluate",
+        "look",
+        "train",
+        "documents",
+        *TRANSLATION,
+    },
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
     "paper": {"playground", "demo", *PRODUCT},
     "cli": {"demo", "paper", *PRODUCT},

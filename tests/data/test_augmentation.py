@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from manyheads.config import EOS_ID, AugmentationConfig, DataConfig, SubwordConfig
-from manyheads.data import augmentation
-from manyheads.data.augmentation import SourceAugmenter, WordCodec, make_augmenter
+from manyheads.data import word_codec
+from manyheads.data.augmentation import SourceAugmenter, make_augmenter
 from manyheads.data.batches import Batch, Batches
 from manyheads.data.store import Side, Split
+from manyheads.data.word_codec import WordCodec
 from manyheads.errors import ConfigError, DataError
 from manyheads.text.noise import NOISES
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer, TokenSequences
@@ -109,7 +110,7 @@ def test_nothing_else_changes() -> None:
 
 
 def test_without_rates_there_is_no_augmenter() -> None:
-    assert make_augmenter(SUBWORDS, AugmentationConfig(), 1) is None
+    assert make_augmenter(SUBWORDS, AugmentationConfig(), 1, split_of(LINES, TARGETS)) is None
     assert make_batches(lower=0.0).augmenter is None
 
 
@@ -202,7 +203,7 @@ def test_an_empty_batch_stays_empty() -> None:
     "text", [*ENGLISH, *KOREAN, "⟦3⟧를 보라 ⟦0⟧.", "漢字 <0x41>", "", "7", "Größe — “no”…"]
 )
 def test_the_codec_reads_and_writes_as_the_tokenizer(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(augmentation, "MAX_WORDS", 2)  # the table is emptied again and again
+    monkeypatch.setattr(word_codec, "MAX_WORDS", 2)  # the table is emptied again and again
     codec = WordCodec(TOKENIZER)
     for _ in range(2):
         ids = np.frombuffer(codec.encode([text, "other"])[0], np.int64)
@@ -228,4 +229,4 @@ def test_subwords_without_copy_symbols_are_refused() -> None:
         SourceAugmenter(subwords, AugmentationConfig(copied=0.1), 1)
     SourceAugmenter(subwords, AugmentationConfig(lower=0.1), 1)
     with pytest.raises(DataError, match="needs the subwords"):
-        make_augmenter(None, AugmentationConfig(lower=0.1), 1)
+        make_augmenter(None, AugmentationConfig(lower=0.1), 1, split_of(LINES, TARGETS))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import manyheads as mh
+from manyheads import atomic_io
 from manyheads.atomic_io import atomic_directory, compute_checksum, restore_interrupted_replacements
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
@@ -224,6 +225,25 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), atomic_directory(tmp_path / "data", MANIFEST) as aside:
         (aside / "half").write_text(str(1 / 0))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_replaced_while_it_is_locked_is_locked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, lock = tmp_path / "run", atomic_io.acquire_lock
+    calls: list[Path] = []
+
+    def replace_and_lock(handle: int, path: Path) -> None:
+        if not calls:  # another process, which held the lock, removes it and a third creates it
+            path.rmdir()
+            path.mkdir()
+        calls.append(path)
+        lock(handle, path)
+
+    monkeypatch.setattr(atomic_io, "acquire_lock", replace_and_lock)
+    with atomic_io.open_locked(folder) as handle:
+        assert os.fstat(handle).st_ino == folder.stat().st_ino
+    assert len(calls) == 2
 
 
 def test_a_link_in_place_of_a_temporary_folder_is_refused(tmp_path: Path) -> None:

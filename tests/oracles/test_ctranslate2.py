@@ -667,3 +667,19 @@ def test_a_damaged_export_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out" / "model.bin").write_bytes(b"x")
     with pytest.raises(mh.CheckpointError, match=r"model\.bin: damaged"):
         open_engine(tmp_path / "out")
+
+
+def test_alignments_are_those_of_the_torch_engine(tmp_path: Path) -> None:
+    """The attention of the last layer, its heads averaged, for sources and targets of any length."""
+    torch.manual_seed(3)
+    model = random_model(CONFIG)
+    folder = save(tmp_path / "model", model)
+    ours, theirs = mh.load(folder, device="cpu").engine, mh.load(folder, engine="ctranslate2").engine
+    rng = random.Random(5)
+    sources = draw_sources(12)
+    targets = [[rng.randrange(NUM_SPECIAL_TOKENS, 30) for _ in range(rng.randint(0, 9))] for _ in sources]
+    expected, aligned = ours.align(sources, targets), theirs.align(sources, targets)
+    for source, target, own, other in zip(sources, targets, expected, aligned, strict=True):
+        assert other.shape == (len(target) + 1, len(source))
+        assert np.abs(own.numpy() - other).max() < 1e-5
+    assert theirs.align([[EOS_ID]], [[5]])[0].shape == (2, 1)

@@ -217,11 +217,8 @@ def test_malformed_bodies_are_rejected_and_never_500(
     client: TestClient, path: str, body: bytes, content_type: str, status: int
 ) -> None:
     response = client.post(path, content=body, headers={"content-type": content_type})
-    if path == "/detect" and b'"q": "a", "source": ["en"]' in body:
-        status = 200  # its only field is q
     assert response.status_code == status, response.text
-    if status != 200:
-        assert set(response.json()) == {"error"}
+    assert set(response.json()) == {"error"}
 
 
 def test_surrogates_and_nul_are_harmless(client: TestClient) -> None:
@@ -431,6 +428,6 @@ def test_ctranslate2_serves_html_and_scores(
     request = {"q": ["I go home.", "<b>We</b> read."], "source": "en", "target": "ko", "format": "html"}
     with TestClient(create_app(name_models([other])), base_url="http://localhost") as client:
         response = client.post("/translate", json=request).json()["translatedText"]
-        assert response[1].startswith("<b>")
+        assert (response[1].count("<b>"), response[1].count("</b>")) == (1, 1)
         assert client.post("/score", json={**request, "translation": ["a", "b"]}).status_code == 200
         assert client.post("/attention", json={**request, "q": "I go."}).status_code == 400

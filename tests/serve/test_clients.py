@@ -1,4 +1,4 @@
-"""Published clients of LibreTranslate work with this server. `make test-all` installs them."""
+"""Published clients of LibreTranslate and DeepL work with this server. `make test-all` installs them."""
 
 import asyncio
 import json
@@ -57,6 +57,33 @@ def test_libretranslate_aio_works(server: ServerProcess) -> None:
             return str((await client.translate("one two", "en", "ko")).translated_text)
 
     assert asyncio.run(translate()) == "two one"
+
+
+def test_libretranslate_aio_translates_documents(server: ServerProcess, tmp_path: Path) -> None:
+    from libretranslate_aio import LibreTranslate
+
+    (tmp_path / "page.html").write_text("<p>one <b>two</b></p>")
+    with LibreTranslate(f"http://127.0.0.1:{server.port}") as client:
+        assert ".docx" in client.frontend_settings().supported_files_format
+        translated = client.translate_file(str(tmp_path / "page.html"), "en_US", "ko-KR")
+        with urlopen(translated.translated_file_url) as response:
+            assert response.read() == b"<p><b>two</b> one</p>"
+
+
+def test_the_official_client_of_deepl_works(server: ServerProcess) -> None:
+    import deepl
+
+    client = deepl.DeepLClient("any:fx", server_url=f"http://127.0.0.1:{server.port}")
+    result = client.translate_text("one two", target_lang="KO", source_lang="EN")
+    assert (result.text, result.detected_source_lang) == ("two one", "EN")
+    several = client.translate_text(["Where is the library, please?", "a b"], target_lang="KO")
+    assert [entry.text for entry in several] == ["please? library, the is Where", "b a"]
+    html = client.translate_text("<p>a <b>b</b></p>", target_lang="KO", source_lang="EN", tag_handling="html")
+    assert html.text == "<p><b>b</b> a</p>"
+    assert [language.code for language in client.get_source_languages()] == ["EN"]
+    assert [language.code for language in client.get_target_languages()] == ["KO"]
+    with pytest.raises(deepl.DeepLException, match="'FR' is not served"):
+        client.translate_text("a", target_lang="FR")
 
 
 def test_deep_translator_works(server: ServerProcess) -> None:

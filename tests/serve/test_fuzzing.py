@@ -15,15 +15,37 @@ from urllib.parse import urlencode
 
 import pytest
 
+from support.office_files import make_docx, make_odt
 from support.server_process import ServerProcess, start_server
 from support.untrained_model import save_untrained_model
 
 pytestmark = pytest.mark.heavy
 REQUESTS = 100_000
 MODEL_REQUESTS = 4_000
-DOCUMENTED = {200, 204, 400, 403, 404, 405, 408, 413, 415, 503}
-POST_PATHS = ["/translate", "/detect", "/score", "/attention", "/look", "/walk"]
-PATHS = [*POST_PATHS * 3, "/languages", "/models", "/training", "/health", "/metrics", "/"]
+DOCUMENTED = {200, 204, 400, 403, 404, 405, 408, 413, 415, 429, 503}
+POST_PATHS = [
+    "/translate", "/detect", "/score", "/attention", "/look", "/walk", "/v2/translate", "/translate_file",
+]  # fmt: skip
+GET_PATHS = [
+    "/languages",
+    "/models",
+    "/training",
+    "/health",
+    "/metrics",
+    "/",
+    "/docs",
+    "/spec",
+    "/v2/languages",
+]
+PATHS = [*POST_PATHS * 3, *GET_PATHS]
+SENTENCE_FIELDS = {"q", "source", "target", "translation", "model", "api_key"}
+FIELDS = {  # that a path knows; others are sent now and then
+    "/translate": {"q", "source", "target", "format", "alternatives", "details", "model", "api_key"},
+    "/detect": {"q", "api_key"},
+    "/translate_file": {"source", "target", "model", "api_key"},
+    "/v2/translate": {"text", "target_lang", "source_lang"},
+}
+FILES = ["a.txt", "a.html", "a.md", "a.srt", "a.po", "a.docx", "a.odt", "a", "../a.exe"]
 CONTENT_TYPES = (
     ["application/json"] * 6 + ["application/x-www-form-urlencoded"] * 3 + ["multipart/form-data; boundary=b"]
 )
@@ -65,6 +87,10 @@ VALUES = [
 ]
 
 
+DOCX = make_docx("<w:p><w:r><w:t>one two</w:t></w:r></w:p>")
+ODT = make_odt("<text:p>one <text:span>two</text:span></text:p>")
+
+
 class RequestFuzzer:
     """Generates requests that are nearly valid, or not at all."""
 
@@ -82,11 +108,13 @@ class RequestFuzzer:
             if rng.random() < 0.95
             else rng.choice(["", "text/plain", "x" * 300, "/"])
         )
-        body = self.body(content_type)
+        if path == "/translate_file" and rng.random() < 0.9:
+            content_type = "multipart/form-data; boundary=b"
+        body = self.body(content_type, path)
         host = (
             "localhost" if rng.random() < 0.97 else rng.choice(["", "evil.org", "[::", "a b", "localhost:x"])
         )
-        query = f"?{self.form()}" if rng.random() < 0.1 else ""
+        query = f"?{self.form(path)}" if rng.random() < 0.1 else ""
         head = f"{method} {path}{query} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {content_type}\r\n"
         if rng.random() < 0.03:
             head += rng.choice(
@@ -101,31 +129,53 @@ class RequestFuzzer:
         at = self.rng.randrange(len(request))
         return request[:at] + self.rng.randbytes(self.rng.randint(1, 9)) + request[at:] + b"\r\n\r\n"
 
-    def body(self, content_type: str) -> bytes:
+    def body(self, content_type: str, path: str) -> bytes:
         rng = self.rng
         if rng.random() < 0.05:
             return rng.randbytes(rng.randint(0, 300))
         if content_type.startswith("application/json"):
-            body = json.dumps(self.fields()).encode("utf-8", "surrogatepass")
+            body = json.dumps(self.fields(path)).encode("utf-8", "surrogatepass")
         elif content_type.startswith("multipart"):
             body = b"".join(
                 f'--b\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode(
                     "utf-8", "replace"
                 )
-                for key, value in self.fields().items()
+                for key, value in self.fields(path).items()
             )
+            body += self.file() if path == "/translate_file" else b""
             body += b"--b--\r\n"
         else:
-            body = self.form().encode()
+            body = self.form(path).encode()
         if rng.random() < 0.1:
             at = rng.randrange(len(body) + 1)
             body = body[:at] + rng.choice([b"", rng.randbytes(3), b"[" * 3000]) + body[at + 1 :]
         return body
 
-    def form(self) -> str:
-        return urlencode({k: str(v).encode("utf-8", "replace") for k, v in self.fields().items()})
+    def file(self) -> bytes:
+        """A part with a document, of which some have damaged bytes."""
+        rng = self.rng
+        name = rng.choice(FILES)
+        content = f"{self.text()}\n{self.text()}\n".encode("utf-8", "replace")
+        if name.endswith((".docx", ".odt")):
+            content = DOCX if name.endswith(".docx") else ODT
+        if rng.random() < 0.2:
+            at = rng.randrange(len(content) + 1)
+            content = content[:at] + rng.randbytes(2) + content[at + 1 :]
+        head = f'--b\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+        return head.encode() + content + b"\r\n"
 
-    def fields(self) -> dict[str, object]:
+    def form(self, path: str) -> str:
+        return urlencode({k: str(v).encode("utf-8", "replace") for k, v in self.fields(path).items()})
+
+    def fields(self, path: str) -> dict[str, object]:
+        """Return the fields that a path knows, and now and then others."""
+        values = self.draw_fields()
+        if path == "/v2/translate":
+            values |= {"text": values.get("q", "a b"), "target_lang": "KO", "source_lang": "EN"}
+        known = FIELDS.get(path, SENTENCE_FIELDS)
+        return {key: value for key, value in values.items() if key in known or self.rng.random() < 0.02}
+
+    def draw_fields(self) -> dict[str, object]:
         rng = self.rng
         values: dict[str, object] = {"q": self.text(), "source": "en", "target": "ko"}
         if rng.random() < 0.3:

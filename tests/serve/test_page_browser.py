@@ -1,6 +1,7 @@
 """The page of the server in a browser: every view works, and shows the numbers of the model."""
 
 import json
+import shutil
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -689,3 +690,40 @@ def test_everything_is_reachable_with_the_keyboard(
         page.wait_for_selector(READY["walk"])
         assert page.evaluate("document.activeElement.id") == "main"
         assert page.title() == "Step by step - Manyheads"
+
+
+# ---- corrections
+
+
+def test_a_translation_is_edited_saved_and_undone(
+    open_page: OpenPage, run_server: Any, word_model: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(word_model, tmp_path / "model")
+    translator = mh.load(tmp_path / "model", device="cpu")
+    with run_server(translator, api_key="secret", corrections=True) as port:
+        page = open_page(port)
+        page.fill("#key", "secret")
+        page.click("form.key button")
+        type_text(page, SOURCE)
+        before = page.locator(".output").text_content()
+        assert not page.locator(".undo").is_visible()
+        page.click(".edit")
+        assert page.input_value("#correction") == before
+        page.fill("#correction", "나는 오늘 집에 간다.")
+        page.click(".save")
+        page.wait_for_function(
+            "() => document.querySelector('.output').textContent === '나는 오늘 집에 간다.'"
+        )
+        page.wait_for_selector(".undo:visible")
+        assert "from a correction" in str(page.locator(".notes").text_content())
+        page.click(".undo")
+        page.wait_for_function("text => document.querySelector('.output').textContent === text", arg=before)
+        assert not page.locator(".correction").is_visible()
+
+
+@pytest.mark.heavy
+def test_a_server_without_corrections_shows_no_editor(open_page: OpenPage, run_server: Any) -> None:
+    with run_server() as port:
+        page = open_page(port)
+        type_text(page, "one two")
+        assert page.locator(".edit, .undo, .correction").count() == 0

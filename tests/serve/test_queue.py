@@ -11,7 +11,7 @@ import pytest
 
 from manyheads.serve.jobs import BatchStats, JobSize
 from manyheads.serve.limits import ServerLimits
-from manyheads.serve.queue import JobQueue, QueueFull
+from manyheads.serve.queue import JobQueue, QueueFull, ShareExceeded
 
 
 @dataclass(frozen=True)
@@ -244,14 +244,15 @@ def test_a_client_with_half_of_the_queue_leaves_the_rest_to_others() -> None:
     async def scenario() -> None:
         jobs = [queue.submit(task, [1], "a") for _ in range(4)]
         jobs += [queue.submit(task, [1], "b")]
-        with pytest.raises(QueueFull):
+        with pytest.raises(ShareExceeded):
             queue.submit(task, [1], "a")
         jobs += [queue.submit(task, [1], client) for client in "bcd"]
-        with pytest.raises(QueueFull):
+        with pytest.raises(QueueFull) as full:
             queue.submit(task, [1], "e")
+        assert full.type is QueueFull
         await asyncio.gather(*(job.future for job in jobs))
         jobs = [queue.submit(task, [1], "a") for _ in range(6)]
-        with pytest.raises(QueueFull):
+        with pytest.raises(ShareExceeded):
             queue.submit(task, [1], "a")  # alone, and yet a quarter is left to those who come
         await queue.submit(task, [1], "b").future
         await asyncio.gather(*(job.future for job in jobs))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from manyheads.serve.clients import MAX_TRACKED_CLIENTS, FailureLimiter, identify_client
+from manyheads.serve.clients import MAX_TRACKED_CLIENTS, ClientLimiter, identify_client
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.responses import RequestRejected
 from manyheads.serve.strict_http import find_problem
@@ -88,9 +88,9 @@ def test_guesses_of_the_api_key_are_limited(create_client: Any) -> None:
         assert client.get("/health").status_code == 200
 
 
-def test_failures_are_forgotten_at_a_steady_rate() -> None:
+def test_events_are_forgotten_at_a_steady_rate() -> None:
     now = [0.0]
-    limiter = FailureLimiter(4, 60, clock=lambda: now[0])
+    limiter = ClientLimiter("wrong API keys", 4, 60, clock=lambda: now[0])
     for _ in range(4):
         limiter.check("a")
         limiter.record("a")
@@ -106,10 +106,10 @@ def test_failures_are_forgotten_at_a_steady_rate() -> None:
 
 
 def test_the_number_of_clients_that_are_remembered_is_bounded() -> None:
-    limiter = FailureLimiter(4, 60)
+    limiter = ClientLimiter("wrong API keys", 4, 60)
     for number in range(MAX_TRACKED_CLIENTS + 5):
         limiter.record(str(number))
-    assert len(limiter._failures) == MAX_TRACKED_CLIENTS
+    assert len(limiter._events) == MAX_TRACKED_CLIENTS
 
 
 @pytest.mark.parametrize(

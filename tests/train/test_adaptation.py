@@ -1,6 +1,8 @@
 """Adaptation: what is trained, what is replayed, adapter files, and the report."""
 
 import math
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -415,3 +417,24 @@ def test_adapt_writes_a_report_and_installs_the_adapter(
     again = adapt(adapted_model, new_data, run, options, changes=changes, device="cpu", max_sentences=3)
     assert again is not None
     assert again.curve == report.curve
+
+
+def test_an_adapter_that_was_used_stays_merged_until_its_file_changes(
+    adapter_run: Path, model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    for name in ("first", "second"):
+        install_adapter(adapter_run, folder, name)
+    translator = mh.load(folder, device="cpu")
+    first = use_adapter(translator, "first")
+    second = use_adapter(first, "second")
+    weights = [own.engine.model.state_dict() for own in (first, second)]  # type: ignore[attr-defined]
+    assert are_identical(*weights), "the second is merged with the model, not with the first"
+    assert use_adapter(second, "first") is first
+    path = checkpoint.adapter_path(folder, "first")
+    os.utime(path, ns=(1, 1))
+    assert use_adapter(translator, "first") is not first
+    path.unlink()
+    with pytest.raises(RequestError, match="has no adapter 'first'"):
+        use_adapter(translator, "first")

@@ -254,6 +254,9 @@ def test_ranks_of_gpus_listen_on_the_loopback_interface_only(two_ranks: "subproc
     addresses = [read_listening_addresses(process) for process in (two_ranks.pid, *ranks)]
     assert set().union(*addresses) <= {"0100007F"}
     assert addresses[0] == set()
+    for rank in ranks:  # where the name of the machine leads to another interface, these decide
+        environment = Path(f"/proc/{rank}/environ").read_bytes().split(b"\0")
+        assert {b"GLOO_SOCKET_IFNAME=lo", b"NCCL_SOCKET_IFNAME=lo"} <= set(environment)
 
 
 def test_ranks_stop_with_a_checkpoint_when_their_launcher_is_killed(

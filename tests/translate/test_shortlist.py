@@ -15,7 +15,8 @@ from manyheads import checkpoint
 from manyheads.checkpoint.shortlist import SHORTLIST, Shortlist, read_shortlist, write_shortlist
 from manyheads.cli.app import app
 from manyheads.config import EOS_ID, NUM_SPECIAL_TOKENS, DecodingConfig, SubwordConfig
-from manyheads.data.store import Side, Split
+from manyheads.data.lexical_translation import Links
+from manyheads.data.store import Side
 from manyheads.demo import prepare_corpus
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.export.ctranslate2 import convert
@@ -26,7 +27,7 @@ from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import decode_all
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.search.options import DecodingConstraints, Request
-from manyheads.text.subwords import SubwordPair, SubwordTokenizer
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer, TokenSequences
 from manyheads.train import shortlist as learning
 from support.strategies import randomize_weights
 
@@ -234,9 +235,12 @@ def test_model_1_finds_which_piece_explains_which() -> None:
     generator = np.random.default_rng(0)
     sources = [[*generator.choice(np.arange(5, 15), 4).tolist(), EOS_ID] for _ in range(300)]
     targets = [[*(n + 20 for n in source[:-1]), EOS_ID] for source in sources]
-    split = Split(make_side(sources), make_side(targets), ())
-    links = learning.Links.collect(split, np.array([3]), VOCAB_SIZE, lambda *_: None)
-    counts = links.run_em(lambda *_: None)
+    source, target = (
+        TokenSequences(own.tokens, own.offsets) for own in (make_side(sources), make_side(targets))
+    )
+    is_learned = np.arange(VOCAB_SIZE) > 3
+    links = Links.collect(source, target, is_learned)
+    counts = links.run_em()
     for piece in range(5, 15):
         own = links.sources == piece
         assert links.targets[own][counts[own].argmax()] == piece + 20

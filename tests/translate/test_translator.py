@@ -284,9 +284,9 @@ def test_glossary_terms_are_translated_as_given(translator: mh.Translator) -> No
 
 def test_a_longer_term_replaces_a_shorter_one_inside_it(translator: mh.Translator) -> None:
     terms = TermConstraints(PAIR, "", {"book": "책", "school book": "학교", "Book": "책"}, [])
-    assert terms.find_required("a school book")[0] == (tuple(SUBWORDS.encode("학교")),)
-    assert len(terms.find_required("a school book and a book")[0]) == 2
-    assert terms.find_required("the BOOK") == ((tuple(SUBWORDS.encode("책")),), ())
+    assert terms.require(terms.find("a school book"))[0] == (tuple(SUBWORDS.encode("학교")),)
+    assert len(terms.require(terms.find("a school book and a book"))[0]) == 2
+    assert terms.require(terms.find("the BOOK")) == ((tuple(SUBWORDS.encode("책")),), ())
 
 
 def test_a_glossary_term_ends_its_word(translator: mh.Translator) -> None:

@@ -89,6 +89,8 @@ def open_job(job: BulkJob) -> RowFunction:
     translator = load(
         *job.models, device=job.device, engine=job.engine, threads=job.threads, adapter=job.adapter
     )
+    if job.task != "translate":  # which wants the model's own translations
+        translator.memory = None
     return OPENERS[job.task](translator, job)
 
 

@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 
 from manyheads.errors import CheckpointError
+from manyheads.memory.database import CorrectionDatabase
+from manyheads.memory.location import MEMORY_FILE, find_memory_path
 from manyheads.named_models.resolution import MANIFESTS
 
-ADAPTERS = "adapters"  # a folder within a model folder
+ADAPTERS, MEMORY = "adapters", "memory"  # folders within a model folder
 
 
 def hash_model(folder: Path) -> str:
@@ -38,14 +40,17 @@ def read_languages(folder: Path) -> tuple[str, str]:
 
 
 def read_model_files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a model folder and its adapters."""
+    """Return the files of a model folder, its adapters and its corrections."""
     paths = [*sorted(folder.iterdir()), *sorted((folder / ADAPTERS).glob("*.safetensors"))]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.is_file()}
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.is_file()}
+    corrections = CorrectionDatabase(find_memory_path(folder)).to_bytes()
+    return files | ({f"{MEMORY}/{MEMORY_FILE}": corrections} if corrections else {})
 
 
 def write_model_files(folder: Path, files: dict[str, bytes]) -> None:
     folder.mkdir(parents=True)
     for name, content in files.items():
-        path = folder / (ADAPTERS if Path(name).parts[0] == ADAPTERS else "") / Path(name).name
+        subfolder = Path(name).parts[0]
+        path = folder / (subfolder if subfolder in (ADAPTERS, MEMORY) else "") / Path(name).name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)

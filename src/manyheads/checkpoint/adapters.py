@@ -34,6 +34,7 @@ SUFFIX = ".safetensors"
 ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 A_SUFFIX, B_SUFFIX = ".a", ".b"  # of the names of tensors, after the name of the weight
 ADAPTER_DTYPES = ("F16", "U8")  # of the matrices, of a calibration
+SPACE_KEY = "space"  # of `info`: the space of corrections that it has learned from, if it has
 CONFIDENCE_TENSOR = "confidence"  # the bytes of a calibration, if there is one
 
 
@@ -189,14 +190,19 @@ def merge_adapter(model: "nn.Module", adapter: Adapter) -> "nn.Module":
     weights = dict(model.named_parameters())
     check_factors(weights, adapter)
     merged = {name: merge_weight(weights[name], *factors) for name, factors in adapter.factors.items()}
-    return replace_weights(model, merged)
+    return replace_weights(model, merged, weights)
 
 
-def replace_weights(model: "nn.Module", new: "Mapping[str, Tensor]") -> "nn.Module":
-    """Return a model with some new weights, which shares all other tensors with the original."""
+def replace_weights(
+    model: "nn.Module", new: "Mapping[str, Tensor]", weights: "Mapping[str, Tensor] | None" = None
+) -> "nn.Module":
+    """Return a model with some new weights, which shares all other tensors with the original.
+
+    weights  those of the model by name, if they are known: to list them takes a tenth of merging an adapter
+    """
     from torch import nn
 
-    weights = dict(model.named_parameters())
+    weights = dict(model.named_parameters()) if weights is None else weights
     replaced = {
         id(weights[name]): nn.Parameter(tensor.to(weights[name].dtype), requires_grad=False)
         for name, tensor in new.items()

@@ -25,7 +25,8 @@ CONFIDENCE = "confidence.safetensors"  # of a model that is calibrated
 # Not in the manifest: it is written when the model can be loaded, and may be edited.
 MODEL_CARD = "model_card.md"
 ADAPTERS = "adapters"  # a folder of adapters, which name the weights that they belong to
-UNLISTED = (MODEL_CARD, ADAPTERS)
+MEMORY = "memory"  # a folder with the corrections of translations
+UNLISTED = (MODEL_CARD, ADAPTERS, MEMORY)
 
 MODEL_SCHEMA = ManifestSchema(
     file_name=MANIFEST,
@@ -128,15 +129,19 @@ def rewrite_folder(
         if (folder / MODEL_CARD).exists():
             transfer(folder / MODEL_CARD, temporary / MODEL_CARD)
         if is_same:  # other weights in a new folder have no adapters yet
-            link_adapters(folder, temporary)
+            link_own_files(folder, temporary)
 
 
-def link_adapters(folder: Path, out: Path) -> None:
-    """Give the adapters of a folder that is being replaced to the new one, whose manifest is written."""
-    if (folder / ADAPTERS).is_dir():
-        (out / ADAPTERS).mkdir()
-        for path in sorted((folder / ADAPTERS).glob("*.safetensors")):
-            link_or_copy(path, out / ADAPTERS / path.name)
+def link_own_files(folder: Path, out: Path) -> None:
+    """Give what users added to a folder that is being replaced to the new one, whose manifest is written.
+
+    These are adapters and corrections.
+    """
+    for name, pattern in ((ADAPTERS, "*.safetensors"), (MEMORY, "*.sqlite")):
+        if (folder / name).is_dir():
+            (out / name).mkdir()
+            for path in sorted((folder / name).glob(pattern)):
+                link_or_copy(path, out / name / path.name)
 
 
 def link_or_copy(path: Path, out: Path) -> None:

@@ -7,6 +7,7 @@ subwords.model         or subwords.source.model and subwords.target.model
 confidence.safetensors the calibration of its confidence, if it is calibrated
 optimizer.safetensors  in a checkpoint of a run only
 adapters/              low-rank adapters (adapters.py), if there are any; not in the manifest
+memory/                corrections of its translations (memory/), if there are any; not in the manifest
 model_card.md          in the model of a finished run; not in the manifest, as people edit it
 """
 
@@ -31,7 +32,7 @@ from manyheads.checkpoint.manifest import (
     WEIGHTS,
     CheckpointInfo,
     get_versions,
-    link_adapters,
+    link_own_files,
 )
 from manyheads.checkpoint.tensors import (
     assign_weights,
@@ -63,7 +64,7 @@ def save(
     optimizer: Mapping[str, Tensor] | None = None,
     supported_length: int | None = None,
 ) -> None:
-    """Write a model folder atomically; an existing one is replaced, and keeps its adapters."""
+    """Write a model folder atomically; one that it replaces gives it its adapters and corrections."""
     tensors = (tensor.nbytes for group in (weights, optimizer or {}) for tensor in group.values())
     needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + OVERHEAD_BYTES
     with (
@@ -83,7 +84,7 @@ def save(
             "versions": get_versions(),
         }
         write_manifest(temporary, MODEL_SCHEMA, values)
-        link_adapters(folder, temporary)
+        link_own_files(folder, temporary)
 
 
 class InitializationSkipped(TorchFunctionMode):

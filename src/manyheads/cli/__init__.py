@@ -7,6 +7,7 @@ from manyheads.train import early_exit  # noqa: F401  before anything that takes
 from manyheads.cli import (  # noqa: F401  each module adds its commands
     adaptation,
     backtranslation,
+    corrections,
     data,
     demo,
     distill,

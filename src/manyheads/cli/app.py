@@ -21,7 +21,7 @@ GROUPS = {
     "Start here": ("demo", "doctor"),
     "Data": ("get", "judge", "prepare"),
     "Training": ("inspect", "train", "distill", "average", "calibrate", "shortlist", "card"),
-    "Your own data": ("backtranslate", "adapt"),
+    "Your own data": ("backtranslate", "adapt", "correct", "learn"),
     "Translation": ("models", "translate", "score", "evaluate", "export"),
     "Serving and looking inside": ("serve", "look"),
     "The paper": ("paper",),

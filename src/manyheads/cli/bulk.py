@@ -51,8 +51,8 @@ Out = Annotated[
     Path | None,
     typer.Option(
         "--out",
-        help="Write a shard to this folder for every input shard. The same command goes on with a job that "
-        "was stopped, and skips complete shards.",
+        help="Write a shard to this folder for every input shard, or documents. The same command goes on "
+        "with a job that was stopped, and skips complete shards.",
         metavar="FOLDER",
     ),
 ]

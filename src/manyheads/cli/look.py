@@ -198,7 +198,9 @@ def compute_attention(
     assert sentence is not None
     translator = load(model, device=device, engine="torch")
     sentence = first_sentence(sentence, translator) if target is None else sentence
-    translation = translator.translate(sentence, split=False).text if target is None else target
+    translation = (
+        translator.translate(sentence, split=False, corrections=False).text if target is None else target
+    )
     attention = translator.attention(sentence, translation)
     data = build_attention_data(attention, source=sentence, target=translation, name=model.resolve().name)
     return attention, data

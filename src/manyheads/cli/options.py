@@ -45,8 +45,27 @@ AdapterName = Annotated[
         "--adapter", help="An adapter of the model, by its name (manyheads adapt --adapter).", metavar="NAME"
     ),
 ]
+UseCorrections = Annotated[
+    bool,
+    typer.Option(
+        "--corrections/--no-corrections",
+        help="Use the corrections of this model's translations (manyheads correct), or the model alone.",
+    ),
+]
+Space = Annotated[
+    str,
+    typer.Option(
+        help="Space of corrections: users of a server have one each, by the names of their API keys.",
+        metavar="NAME",
+    ),
+]
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty ((5 + L)/6)^alpha.")]
+MaxExtraLength = Annotated[
+    int | None, typer.Option(help="Maximum number of tokens by which the output may exceed the input.")
+]
+MinLength = Annotated[int | None, typer.Option(help="Minimum number of output tokens.")]
+NoRepeatNgram = Annotated[int | None, typer.Option(help="Never repeat an n-gram of this length.")]
 
 
 def drop_unset(**options: Any) -> dict[str, Any]:

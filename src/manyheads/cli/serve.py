@@ -1,13 +1,22 @@
 """The command `serve`."""
 
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from manyheads.cli.app import app
-from manyheads.cli.options import Device
+from manyheads.cli.options import (
+    Alpha,
+    Beam,
+    Device,
+    MaxExtraLength,
+    MinLength,
+    NoRepeatNgram,
+    drop_unset,
+)
 from manyheads.errors import RequestError, install_command
 from manyheads.named_models.resolution import require_models, resolve_model
 from manyheads.serve.limits import ServerLimits
@@ -29,6 +38,19 @@ ApiKey = Annotated[
         help="Key that clients must send; preferably set in the environment.", envvar="MANYHEADS_API_KEY"
     ),
 ]
+ApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of users: a name and an API key on each line. Each user has corrections of its own.",
+        metavar="FILE",
+    ),
+]
+Corrections = Annotated[
+    bool,
+    typer.Option(
+        "--corrections", help="Let users correct translations and use their corrections; needs an API key."
+    ),
+]
 AllowedHosts = Annotated[
     list[str] | None,
     typer.Option(help="Host name that requests may use, such as translate.example.org; can be repeated."),
@@ -43,6 +65,12 @@ Runs = Annotated[
     list[Path] | None,
     typer.Option("--run", help="Training run whose curves the page shows; can be repeated.", metavar="RUN"),
 ]
+Glossaries = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of glossaries that requests may name: NAME.tsv, NAME.csv or NAME.tbx.", metavar="FOLDER"
+    ),
+]
 MaxCharacters = Annotated[int, typer.Option(help="Maximum characters of all texts of a request.")]
 MaxTexts = Annotated[int, typer.Option(help="Maximum texts per request.")]
 MaxAlternatives = Annotated[int, typer.Option(help="Maximum alternatives of a text.")]
@@ -50,6 +78,7 @@ MaxSentences = Annotated[int, typer.Option(help="Maximum sentences of all texts 
 MaxBeamTokens = Annotated[
     int, typer.Option(help="Maximum source tokens of a request, times the hypotheses of the search.")
 ]
+MaxGlossaryTerms = Annotated[int, typer.Option(help="Maximum terms of a glossary in a request.")]
 MaxBodyBytes = Annotated[int, typer.Option(help="Maximum bytes of a request body.")]
 QueueSize = Annotated[int, typer.Option(help="Maximum requests in the queue.")]
 BatchTokens = Annotated[
@@ -59,6 +88,11 @@ RequestTimeout = Annotated[float, typer.Option(help="Seconds until a request is 
 ClientTimeout = Annotated[
     float, typer.Option(help="Seconds for a client to send its request or to read its response.")
 ]
+MaxRequests = Annotated[
+    int, typer.Option(help="Maximum requests per minute of one address; 0: any number.", min=0)
+]
+MaxFileBytes = Annotated[int, typer.Option(help="Maximum bytes of a request with a document.")]
+MaxFileCharacters = Annotated[int, typer.Option(help="Maximum characters of the texts of a document.")]
 Processes = Annotated[
     int | None,
     typer.Option(
@@ -82,19 +116,31 @@ def serve(
     ] = "torch",
     device: Device = None,
     api_key: ApiKey = None,
+    api_keys: ApiKeyFile = None,
+    corrections: Corrections = False,
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
     run: Runs = None,
+    glossaries: Glossaries = None,
     max_characters: MaxCharacters = ServerLimits.max_characters,
     max_texts: MaxTexts = ServerLimits.max_texts,
     max_alternatives: MaxAlternatives = ServerLimits.max_alternatives,
     max_sentences: MaxSentences = ServerLimits.max_sentences,
     max_beam_tokens: MaxBeamTokens = ServerLimits.max_beam_tokens,
+    max_glossary_terms: MaxGlossaryTerms = ServerLimits.max_glossary_terms,
     max_body_bytes: MaxBodyBytes = ServerLimits.max_body_bytes,
     queue_size: QueueSize = ServerLimits.queue_size,
     batch_tokens: BatchTokens = ServerLimits.batch_tokens,
     request_timeout: RequestTimeout = ServerLimits.request_timeout,
     client_timeout: ClientTimeout = ServerLimits.client_timeout,
+    max_requests_per_minute: MaxRequests = ServerLimits.max_requests_per_minute,
+    max_file_bytes: MaxFileBytes = ServerLimits.max_file_bytes,
+    max_file_characters: MaxFileCharacters = ServerLimits.max_file_characters,
+    beam: Beam = None,
+    alpha: Alpha = None,
+    max_extra_length: MaxExtraLength = None,
+    min_length: MinLength = None,
+    no_repeat_ngram: NoRepeatNgram = None,
     processes: Processes = None,
     log_text: LogText = False,
     quiet: Quiet = False,
@@ -104,32 +150,31 @@ def serve(
     \b
     Example:
       manyheads serve run/model --port 5000
-      manyheads serve
-      manyheads serve run/model --device cuda --processes 8
+      manyheads serve run/model --device cuda --processes 8 --beam 1
     """
+    options = dict(locals())
     check_server_packages()
     folders = models or [model.folder for model in require_models()]
-    limits = ServerLimits(
-        max_characters=max_characters,
-        max_texts=max_texts,
-        max_alternatives=max_alternatives,
-        max_sentences=max_sentences,
-        max_beam_tokens=max_beam_tokens,
-        max_body_bytes=max_body_bytes,
-        queue_size=queue_size,
-        batch_tokens=batch_tokens,
-        request_timeout=request_timeout,
-        client_timeout=client_timeout,
-    )
+    limits = ServerLimits(**{name: options[name] for name in list_limits() if name in options})
+    from manyheads.serve.api_keys import read_api_keys
     from manyheads.serve.server import serve as run_server
 
     if api_key is None:  # Typer reads an empty variable as none; it is an error here
         api_key = os.environ.get("MANYHEADS_API_KEY")
     run_server(
         folders, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
+        user_keys=read_api_keys(api_keys) if api_keys else None, corrections=corrections,
         allow_hosts=allow_host or [], allow_origins=allow_origin or [], log_text=log_text,
-        log_requests=not quiet, runs=run or [], processes=processes,
+        log_requests=not quiet, runs=run or [], glossaries=glossaries, processes=processes,
+        decoding=drop_unset(
+            beam=beam, alpha=alpha, max_extra_length=max_extra_length, min_length=min_length,
+            no_repeat_ngram=no_repeat_ngram,
+        ),
     )  # fmt: skip
+
+
+def list_limits() -> list[str]:
+    return [field.name for field in fields(ServerLimits)]
 
 
 def check_server_packages() -> None:

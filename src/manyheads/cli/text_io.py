@@ -45,19 +45,6 @@ class LineCounter:
         self.total = total
 
 
-def read_glossary(path: Path) -> dict[str, str]:
-    """Read terms and their translations, separated by a tab, one pair per line."""
-    terms = {}
-    for number, line in enumerate(read_lines([path]), 1):
-        if not line.strip():
-            continue
-        source, tab, target = line.partition("\t")
-        if not tab or not source.strip() or not target.strip():
-            raise DataError(f"{path}: line {number} is not a term, a tab and its translation")
-        terms[source.strip()] = target.strip()
-    return terms
-
-
 def read_parallel_lines(source: Path, others: list[Path]) -> tuple[list[str], list[list[str]]]:
     """Read files that must have the same number of lines."""
     sources, texts = list(read_lines([source])), [list(read_lines([path])) for path in others]

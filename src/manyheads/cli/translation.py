@@ -18,15 +18,30 @@ from manyheads.cli.confidence import (
     print_confidence_summary,
     select_score_detail,
 )
-from manyheads.cli.options import AdapterName, Alpha, Beam, Device, Engine, Ensemble, Model, drop_unset
+from manyheads.cli.documents import check_document_call, is_document, translate_documents
+from manyheads.cli.options import (
+    AdapterName,
+    Alpha,
+    Beam,
+    Device,
+    Engine,
+    Ensemble,
+    MaxExtraLength,
+    MinLength,
+    Model,
+    NoRepeatNgram,
+    Space,
+    UseCorrections,
+    drop_unset,
+)
 from manyheads.cli.text_io import (
     LineCounter,
     configure_output,
-    read_glossary,
     read_lines,
     read_parallel_lines,
 )
 from manyheads.errors import RequestError
+from manyheads.memory.database import DEFAULT_SPACE
 
 if TYPE_CHECKING:
     from manyheads.bulk.jobs import BulkJob
@@ -49,7 +64,9 @@ TargetShards = Annotated[
 Files = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="Text, one line each; Parquet; or a folder of such files. By default stdin.", metavar="FILE"
+        help="Text, one line each; Parquet; a folder of such files; or documents (.docx, .odt, .html, .md, "
+        ".po, .srt). By default stdin.",
+        metavar="FILE",
     ),
 ]
 Column = Annotated[
@@ -62,10 +79,6 @@ Column = Annotated[
     ),
 ]
 NumBest = Annotated[int | None, typer.Option(help="Translations per line; needs --json.")]
-MaxExtraLength = Annotated[
-    int | None, typer.Option(help="Maximum number of tokens by which the output may exceed the input.")
-]
-MinLength = Annotated[int | None, typer.Option(help="Minimum number of output tokens.")]
 Temperature = Annotated[float | None, typer.Option(help="Sample at this temperature instead of searching.")]
 TopK = Annotated[int | None, typer.Option(help="Sample from this many most probable tokens.")]
 TopP = Annotated[
@@ -73,10 +86,10 @@ TopP = Annotated[
     typer.Option(help="Sample from the most probable tokens that together have this probability."),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of sampling.")]
-NoRepeatNgram = Annotated[int | None, typer.Option(help="Never repeat an n-gram of this length.")]
 Prefix = Annotated[str, typer.Option(help="Text that each sentence's translation must begin with.")]
 Glossary = Annotated[
-    Path | None, typer.Option(help="Required translations of terms: source, tab, target on each line.")
+    Path | None,
+    typer.Option(help="Required translations of terms: lines with source, tab and target, or a CSV or TBX."),
 ]
 ForbiddenWords = Annotated[
     list[str] | None, typer.Option(help="A word that must not be in the output; can be repeated.")
@@ -119,6 +132,8 @@ def translate(
     shortlist: UseShortlist = None,
     ensemble: Ensemble = None,
     adapter: AdapterName = None,
+    corrections: UseCorrections = True,
+    space: Space = DEFAULT_SPACE,
     engine: Engine = None,
     device: Device = None,
     gpus: Gpus = None,
@@ -137,33 +152,34 @@ def translate(
     \b
     Example:
       manyheads translate run/model test.en > test.ko
+      manyheads translate run/model report.docx > report.ko.docx
       manyheads translate run/model shards/ --gpus all --out translated
-      manyheads translate run/model test.en --min-confidence 0.7 --below source
     """
     policy = create_policy(min_confidence, below, flag)
     check_nbest(nbest, as_json)
     options = {
-        "prefix": prefix, "glossary": read_glossary(glossary) if glossary else {}, "forbid": forbid or [],
-        "split": split, **select_score_detail(confidence, as_json, policy), **drop_unset(
+        "prefix": prefix, "glossary": read_glossary(glossary, model), "forbid": forbid or [],
+        "split": split, "corrections": corrections and space,
+        **select_score_detail(confidence, as_json, policy), **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
             shortlist=shortlist,
         ),
     }  # fmt: skip
-    models, engine = [model, *(ensemble or [])], engine or find_required_engine(glossary, temperature)
-    if needs_workers(files or [], gpus, workers, ray, out, column):
-        from manyheads.bulk.shards import list_shards
-
-        shards = list_shards(files or [])
-        job = describe_job(models, shards, out, engine, device, options, as_json, policy, adapter)
-        run_bulk_job(job, shards, [column], out, gpus=gpus, workers=workers, ray=ray)
+    models, engine = [model, *(ensemble or [])], engine or find_required_engine(temperature)
+    spread = {"gpus": gpus, "workers": workers, "ray": ray, "column": column}
+    if any(map(is_document, files or [])):
+        check_document_call(files or [], out, json=as_json, nbest=nbest, **spread)
+        translate_documents(models, files or [], out, engine, device, options, policy, adapter)
+    elif needs_workers(files or [], out, *spread.values()):
+        translate_shards(models, files or [], out, engine, device, options, as_json, policy, adapter, spread)
     else:
         translate_here(models, files or [], engine, device, options, as_json, policy, adapter)
 
 
-def describe_job(
+def translate_shards(
     models: Sequence[Path],
-    shards: "list[Shard]",
+    files: list[Path],
     out: Path | None,
     engine: str | None,
     device: str | None,
@@ -171,17 +187,48 @@ def describe_job(
     as_json: bool,
     policy: "ConfidencePolicy | None",
     adapter: str | None,
-) -> "BulkJob":
-    """Return what several workers are to do."""
+    spread: dict[str, Any],
+) -> None:
+    """Translate with workers."""
+    shards, job = describe_job(models, files, out, engine, device, options, as_json, policy, adapter)
+    gpus, workers, ray = spread["gpus"], spread["workers"], spread["ray"]
+    run_bulk_job(job, shards, [spread["column"]], out, gpus=gpus, workers=workers, ray=ray)
+
+
+def describe_job(
+    models: Sequence[Path],
+    files: list[Path],
+    out: Path | None,
+    engine: str | None,
+    device: str | None,
+    options: dict[str, Any],
+    as_json: bool,
+    policy: "ConfidencePolicy | None",
+    adapter: str | None,
+) -> "tuple[list[Shard], BulkJob]":
+    """Return the parts of the input, and what several workers are to do with them."""
     from manyheads.bulk.jobs import create_translate_job
+    from manyheads.bulk.shards import list_shards
 
+    shards = list_shards(files)
     is_typed = out is not None and shards[0].format == "parquet"
-    return create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
+    job = create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
+    return shards, job
 
 
-def find_required_engine(glossary: Path | None, temperature: float | None) -> str | None:
+def read_glossary(path: Path | None, model: Path) -> dict[str, str]:
+    """Read a glossary for the languages of a model, if there is one."""
+    if path is None:
+        return {}
+    from manyheads.loading import read_languages
+    from manyheads.text.term_files import read_terms
+
+    return read_terms(path, *read_languages(model))
+
+
+def find_required_engine(temperature: float | None) -> str | None:
     """Return torch for options that CTranslate2 does not have; None: any engine that suits the model."""
-    return "torch" if glossary or temperature is not None else None
+    return None if temperature is None else "torch"
 
 
 def check_nbest(nbest: int | None, as_json: bool) -> None:

@@ -37,11 +37,14 @@ class AugmentationConfig(ConfigSection):
     copied: float = config_field(
         0.0, "share of the pairs with copy symbols on both sides, beside any noise", at_least=0, below=1
     )
+    terms: float = config_field(
+        0.0, "share of the pairs with annotated terms in the source, beside any noise", at_least=0, below=1
+    )
 
     @property
     def noise_rates(self) -> dict[str, float]:
         """The rates of the noises of the source that are on."""
-        return {name: rate for name, rate in self.rates.items() if name != "copied"}
+        return {name: rate for name, rate in self.rates.items() if name not in ("copied", "terms")}
 
     @property
     def rates(self) -> dict[str, float]:

@@ -111,6 +111,9 @@ class SubwordConfig(ConfigSection):
     copy_symbols: bool = config_field(
         True, "have symbols that stand for text to copy, such as URLs; see augmentation.copied"
     )
+    term_symbols: bool = config_field(
+        True, "have symbols that annotate terms with their translations; see augmentation.terms"
+    )
     reuse_from: str | None = config_field(None, "a data or model folder whose subwords are used instead")
 
     def check_together(self) -> None:

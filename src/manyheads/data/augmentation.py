@@ -1,4 +1,4 @@
-"""Augmentation of whole batches: noise in some sources, and symbols that are copied from source to target.
+"""Augmentation of whole batches: noise in some sources, symbols that are copied, annotated terms.
 
 Which pairs are changed, and how, is a function of (seed, epoch, pair). Only those are decoded, changed and
 encoded again. Words are segmented independently, so the ids of a word are looked up once it has occurred.
@@ -7,29 +7,36 @@ Shapes: B pairs of a batch, C of them changed.
 """
 
 import random
-from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.config import EOS_ID, UNK_ID, AugmentationConfig
+from manyheads.config import AugmentationConfig
+from manyheads.data.store import Split
 from manyheads.data.subword_regularization import GOLDEN_GAMMA, Hashes, Ints, concat_ranges, mix_bits
+from manyheads.data.term_annotator import TermAnnotator
+from manyheads.data.term_lexicon import learn_lexicon
+from manyheads.data.word_codec import WordCodec, contains_unknown, count_ids
 from manyheads.errors import DataError
 from manyheads.text.copying import insert_copy_symbols
 from manyheads.text.noise import NOISES
-from manyheads.text.subwords import WORD_START, SubwordPair, SubwordTokenizer, TokenSequences, normalize
+from manyheads.text.subwords import SubwordPair, TokenSequences
+from manyheads.text.term_annotation import TERM_SYMBOLS
 from manyheads.text.verbatim import COPY_SYMBOLS
-
-MAX_WORDS = 500_000  # of a table of words; typos are new ones without end
-BYTE_PIECE_START = "<0x"
-TEXT_END = "\n"  # in no text, which SentencePiece reads without line ends
 
 
 class SourceAugmenter:
     """Changes the pairs of a batch by the rates of the configuration."""
 
-    def __init__(self, subwords: SubwordPair, config: AugmentationConfig, seed: int) -> None:
+    def __init__(
+        self,
+        subwords: SubwordPair,
+        config: AugmentationConfig,
+        seed: int,
+        annotator: TermAnnotator | None = None,
+    ) -> None:
         self.copied_rate = config.copied
+        self.annotator, self.terms_rate = annotator, config.terms if annotator else 0.0
         if config.copied:
             check_copy_symbols(subwords)
         self.noises = [NOISES[name] for name in config.noise_rates]
@@ -46,93 +53,44 @@ class SourceAugmenter:
         hashes_B = mix_bits(keys_B.astype(np.uint64) + self.salt)
         noises_B = np.searchsorted(self.bounds, to_uniform(hashes_B), side="right")
         is_copied_B = to_uniform(mix_bits(hashes_B + GOLDEN_GAMMA)) < self.copied_rate
-        changed_C = np.flatnonzero((noises_B < len(self.noises)) | is_copied_B)
+        has_terms_B = to_uniform(mix_bits(hashes_B + GOLDEN_GAMMA + GOLDEN_GAMMA)) < self.terms_rate
+        changed_C = np.flatnonzero((noises_B < len(self.noises)) | is_copied_B | has_terms_B)
         changed_C = changed_C[~contains_unknown(source, changed_C) & ~contains_unknown(target, changed_C)]
         if not len(changed_C):
             return source, target
-        copied = changed_C[is_copied_B[changed_C]]
+        paired = changed_C[is_copied_B[changed_C] | has_terms_B[changed_C]]  # whose targets are needed too
         sources = dict(zip(changed_C.tolist(), self.source.decode(source, changed_C), strict=True))
-        targets = dict(zip(copied.tolist(), self.target.decode(target, copied), strict=True))
+        targets = dict(zip(paired.tolist(), self.target.decode(target, paired), strict=True))
         for pair, noise, seed in zip(
             changed_C.tolist(), noises_B[changed_C].tolist(), hashes_B[changed_C].tolist(), strict=True
         ):
             self.rng.seed(seed)
-            if pair in targets:
+            if is_copied_B[pair]:
                 sources[pair], targets[pair] = insert_copy_symbols(sources[pair], targets[pair], self.rng)
+            if has_terms_B[pair] and self.annotator is not None:
+                sources[pair] = self.annotator.annotate(sources[pair], targets[pair], self.rng)
             if noise < len(self.noises):
                 sources[pair] = self.noises[noise](sources[pair], self.rng)
         new_sources = dict(zip(sources, self.source.encode(sources.values()), strict=True))
-        new_targets = dict(zip(targets, self.target.encode(targets.values()), strict=True))
+        copied = {pair: targets[pair] for pair in targets if is_copied_B[pair]}
+        new_targets = dict(zip(copied, self.target.encode(copied.values()), strict=True))
         drop_unusable(new_sources, new_targets, max_length)
         return replace_texts(source, new_sources), replace_texts(target, new_targets)
 
 
-class WordCodec:
-    """Decodes and encodes texts by table lookup, since words are segmented independently."""
-
-    def __init__(self, tokenizer: SubwordTokenizer) -> None:
-        if tokenizer.decode([*tokenizer.encode("a"), *tokenizer.encode("b")]) != "a b":
-            raise DataError(
-                "augmentation encodes words one by one, but these subwords do not mark where a word starts: "
-                "train the SentencePiece model with add_dummy_prefix=true"
-            )
-        self.tokenizer, self.words = tokenizer, WordTable(tokenizer)
-        self.pieces = np.array([piece.replace(WORD_START, " ") for piece in tokenizer.pieces], object)
-        self.pieces[EOS_ID] = TEXT_END
-
-    def decode(self, sequences: TokenSequences, indices: Ints) -> list[str]:
-        """Return some of the texts."""
-        starts, sizes = sequences.offsets[indices], np.diff(sequences.offsets)[indices]
-        pieces = self.pieces[sequences.ids[concat_ranges(starts, sizes)]]
-        texts = "".join(pieces.tolist()).split(TEXT_END)[:-1]
-        return [
-            text[1:]
-            if BYTE_PIECE_START not in text
-            else self.tokenizer.decode(sequences.ids[start : start + size - 1].tolist())
-            for text, start, size in zip(texts, starts.tolist(), sizes.tolist(), strict=True)
-        ]
-
-    def encode(self, texts: Iterable[str]) -> list[bytes]:
-        """Return the ids of texts with their ends, as the bytes of an array: those of words are joined."""
-        if len(self.words) > MAX_WORDS:
-            self.words.clear()
-        lookup, end = self.words.__getitem__, to_bytes([EOS_ID])
-        return [b"".join(map(lookup, split_words(text))) + end for text in texts]
-
-
-class WordTable(dict[str, bytes]):
-    """The ids of words as bytes, each encoded when it is first looked up."""
-
-    def __init__(self, tokenizer: SubwordTokenizer) -> None:
-        self.tokenizer = tokenizer
-
-    def __missing__(self, word: str) -> bytes:
-        ids = self[word] = to_bytes(self.tokenizer.encode(word))
-        return ids
-
-
-def to_bytes(ids: list[int]) -> bytes:
-    return np.array(ids, np.int64).tobytes()
-
-
-def count_ids(ids: bytes) -> int:
-    return len(ids) // np.dtype(np.int64).itemsize
-
-
-def split_words(text: str) -> list[str]:
-    """Return the words of the normalized text."""
-    return text.split() if text.isascii() else normalize(text).split()
-
-
 def make_augmenter(
-    subwords: SubwordPair | None, config: AugmentationConfig, seed: int
+    subwords: SubwordPair | None, config: AugmentationConfig, seed: int, split: Split
 ) -> SourceAugmenter | None:
-    """Return the augmenter of a run; None if all rates are 0."""
+    """Return the augmenter of a run; None if all rates are 0. Terms are learned from the split."""
     if not config.rates:
         return None
     if subwords is None:
         raise DataError("augmentation needs the subwords: pass those of the store")
-    return SourceAugmenter(subwords, config, seed)
+    annotator = None
+    if config.terms:
+        check_term_symbols(subwords)
+        annotator = TermAnnotator(learn_lexicon(split, subwords))
+    return SourceAugmenter(subwords, config, seed, annotator)
 
 
 def check_copy_symbols(subwords: SubwordPair) -> None:
@@ -145,15 +103,19 @@ def check_copy_symbols(subwords: SubwordPair) -> None:
         )
 
 
+def check_term_symbols(subwords: SubwordPair) -> None:
+    """Raise if a symbol of terms is not a subword of the source."""
+    if not subwords.source.has_term_symbols:
+        raise DataError(
+            f"augmentation.terms needs the symbols {', '.join(TERM_SYMBOLS)} as subwords of the source, "
+            f"which these do not have: prepare the data again with subwords.term_symbols=true, or set "
+            f"augmentation.terms=0"
+        )
+
+
 def to_uniform(hashes: Hashes) -> NDArray[np.float64]:
     """Return numbers in [0, 1) from the upper 53 bits."""
     return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def contains_unknown(sequences: TokenSequences, indices: Ints) -> NDArray[np.bool_]:
-    """Return which of these texts have an unknown token, which cannot be decoded."""
-    unknown = np.flatnonzero(sequences.ids == UNK_ID)
-    return np.isin(indices, np.searchsorted(sequences.offsets, unknown, side="right") - 1)
 
 
 def drop_unusable(sources: dict[int, bytes], targets: dict[int, bytes], max_length: int) -> None:

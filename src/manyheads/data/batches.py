@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from manyheads.config import BOS_ID, AugmentationConfig, DataConfig
 from manyheads.data.augmentation import make_augmenter
-from manyheads.data.store import Side, Split
+from manyheads.data.store import Side, Split, gather_sentences
 from manyheads.data.subword_regularization import concat_ranges, make_regularizers
 from manyheads.errors import DataError
 from manyheads.packed import Packed
@@ -103,7 +103,7 @@ class Batches:
         if seed < 0:
             raise DataError(f"seed {seed}: the seed must not be negative")
         self.split, self.config, self.seed, self.rank, self.world_size = split, config, seed, rank, world_size
-        self.augmenter = make_augmenter(subwords, augmentation or AugmentationConfig(), seed)
+        self.augmenter = make_augmenter(subwords, augmentation or AugmentationConfig(), seed, split)
         self.regularizers = make_regularizers(subwords, config.subword_regularization, seed)
         max_length = min(config.max_length, config.batch_tokens)
         fits = np.maximum(split.source.lengths, split.target.lengths) <= max_length
@@ -215,15 +215,6 @@ def shuffle_batches(
 
 
 # ---- the tokens
-
-
-def gather_sentences(side: Side, pairs: NDArray[np.int64]) -> TokenSequences:
-    """Concatenate the sentences of some pairs."""
-    starts = np.asarray(side.offsets[pairs])
-    sizes = np.asarray(side.offsets[pairs + 1]) - starts
-    return TokenSequences(
-        side.tokens[concat_ranges(starts, sizes)].astype(np.int64), np.concatenate([[0], np.cumsum(sizes)])
-    )
 
 
 def shift_right(target: TokenSequences) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from manyheads.atomic_io import ManifestSchema, hash_file, read_manifest
 from manyheads.data.integrity import check_arrays, check_splits, check_tokens, is_verified, remember_verified
+from manyheads.data.subword_regularization import concat_ranges
 from manyheads.errors import DataError
 from manyheads.text.subwords import SubwordPair, TokenSequences
 
@@ -115,6 +116,15 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.source)
+
+
+def gather_sentences(side: Side, pairs: NDArray[np.int64]) -> TokenSequences:
+    """Concatenate the sentences of some pairs."""
+    starts = np.asarray(side.offsets[pairs])
+    sizes = np.asarray(side.offsets[pairs + 1]) - starts
+    return TokenSequences(
+        side.tokens[concat_ranges(starts, sizes)].astype(np.int64), np.concatenate([[0], np.cumsum(sizes)])
+    )
 
 
 class Store:

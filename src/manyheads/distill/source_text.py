@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.atomic_io import atomic_directory, report_disk_full
-from manyheads.data.augmentation import contains_unknown
 from manyheads.data.store import Side, Split
+from manyheads.data.word_codec import contains_unknown
 from manyheads.distill.plan import DistillationPlan
 from manyheads.errors import DataError
 from manyheads.progress import ReportProgress, make_counter

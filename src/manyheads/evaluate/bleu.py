@@ -134,7 +134,7 @@ def greedy_bleu(
     translator: "Translator", sources: Sequence[str], references: Sequence[str]
 ) -> tuple[Score, list[str]]:
     """Translate by greedy search, each source as one sentence; return BLEU and the translations."""
-    results = translator.translate(sources, beam=1, nbest=1, split=False)
+    results = translator.translate(sources, beam=1, nbest=1, split=False, corrections=False)
     translations = [result.text for result in results]
     return bleu(translations, references, translator.target_language), translations
 

@@ -132,7 +132,7 @@ def translate_texts(
     def report(_: str, done: int, total: int | None) -> None:
         report_progress(stage, done, total)
 
-    options = {"split": False, "scores": "total", **decoding}
+    options = {"split": False, "scores": "total", "corrections": False, **decoding}
     return translator.translate(sources, report_progress=report, **options)
 
 

@@ -86,7 +86,12 @@ class StressTests:
             with warnings.catch_warnings():  # about long words, which some cases have on purpose
                 warnings.simplefilter("ignore")
                 results = self.translator.translate(
-                    new, split=False, scores="total", report_progress=report, **self.decoding
+                    new,
+                    split=False,
+                    scores="total",
+                    corrections=False,
+                    report_progress=report,
+                    **self.decoding,
                 )
             self.known.update(zip(new, results, strict=True))
             self.failures += self.count_failures([self.known[text] for text in new])

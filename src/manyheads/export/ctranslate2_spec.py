@@ -100,6 +100,7 @@ def build_spec(
             config.heads,
             pre_norm=config.norm == "pre",
             activation=getattr(specs.Activation, ACTIVATIONS[config.activation]),
+            alignment_heads=config.heads,  # averaged, of the last layer
         )
         writer = SpecWriter(config, ModelArrays(arrays, where))
         writer.write_embeddings(spec)

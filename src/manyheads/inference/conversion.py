@@ -13,7 +13,7 @@ CONVERSION_MANIFEST = "conversion.json"
 VOCABULARY_MAP = "vmap.txt"  # the shortlist, by the name that CTranslate2 expects
 CONVERSION_SCHEMA = ManifestSchema(
     file_name=CONVERSION_MANIFEST,
-    format=2,  # raised when the same model would be converted differently
+    format=3,  # raised when the same model would be converted differently
     folder_type="a conversion to CTranslate2",
     keys={
         "model": str,  # the identity of the model folder that was converted

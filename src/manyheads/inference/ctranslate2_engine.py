@@ -28,6 +28,7 @@ from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.errors import DataError, RequestError, install_command
 from manyheads.inference.batching import RequestWindow, group_by_tokens
 from manyheads.inference.conversion import VOCABULARY_MAP, read_conversion, read_pieces
+from manyheads.inference.ctranslate2_alignment import align_pieces
 from manyheads.inference.ctranslate2_drafts import (
     CallOptions,
     Draft,
@@ -111,7 +112,7 @@ class CTranslate2Engine:
             sampling=False,
             forbidden_phrases=True,
             required_phrases=False,
-            alignment=False,
+            alignment=True,
             attention=False,
             token_scores=True,
             devices=("cpu",),
@@ -200,13 +201,18 @@ class CTranslate2Engine:
                 results[index] = list(result.result().log_probs)
         return results
 
-    def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> "list[Tensor]":
-        """Refuse: the converted model does not return attention."""
-        self.require("alignment")
-        raise AssertionError
+    def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Any:
+        """Return the last layer's attention over the source, its heads averaged: arrays [T + 1, S]."""
+        for source, target in zip(sources, targets, strict=True):
+            self._check_lengths(source, len(target))
+        return align_pieces(
+            self._translator,
+            [self._to_pieces(source, self._source_pieces) for source in sources],
+            [self._to_pieces(target, self._target_pieces) for target in targets],
+        )
 
     def trace(self, source: list[int], target: list[int]) -> "tuple[Trace, Tensor]":
-        """Refuse: the converted model does not return attention."""
+        """Refuse: of a converted model only the attention of the last layer is known."""
         self.require("attention")
         raise AssertionError
 

@@ -118,7 +118,7 @@ def walk_layer(
 ) -> dict[str, Any]:
     """Walk a sentence and its translation, by default the model's own, through one layer."""
     if target is None:
-        target = translator.translate([source], split=False)[0].text
+        target = translator.translate([source], split=False, corrections=False)[0].text
     # This also checks that the engine has attention.
     attention = translator.attention(source, target, candidates=NUM_CANDIDATES)
     model: Transformer = translator.engine.model  # type: ignore[attr-defined]
@@ -164,7 +164,7 @@ def walk_model(translator: Translator, source: str, target: str | None = None) -
     for stack in STACKS:
         check_layer(config, stack, 0)
     if target is None:
-        target = translator.translate([source], split=False)[0].text
+        target = translator.translate([source], split=False, corrections=False)[0].text
     texts = ((translator.subwords.source, source), (translator.subwords.target, target))
     num_tokens = max(len(subwords.encode(text)) for subwords, text in texts) + 1
     num_layers = config.encoder_layers + config.decoder_layers

@@ -35,7 +35,7 @@ def compare_checkpoints(
     snapshots = []
     for done, folder in enumerate(reversed(selected), 1):
         translator = load(folder, device=device)
-        translation = translator.translate(source, split=False, beam=1).text
+        translation = translator.translate(source, split=False, beam=1, corrections=False).text
         if target is None:
             target = translation
         attention = translator.attention(source, target)

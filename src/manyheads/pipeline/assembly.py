@@ -2,6 +2,7 @@
 
 import math
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import islice
 
@@ -13,13 +14,15 @@ from manyheads.pipeline.preparation import TextPreparer
 from manyheads.pipeline.review import Reviewer
 from manyheads.search.options import Hypothesis
 from manyheads.text.invalid import LONE_SURROGATE, REPLACEMENT_CHARACTER
-from manyheads.text.masks import SYMBOL
+from manyheads.text.korean_particles import correct_particles
+from manyheads.text.masks import ANY_SYMBOL
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import replace_line_breaks
 from manyheads.text.subwords import SubwordPair
+from manyheads.text.term_matching import is_hangul
 from manyheads.translation import TokenIds, Translation
 
-SYMBOL_START = "\u27e6"  # of a copy symbol
+SYMBOL_START = "\u27e6"  # of a copy symbol, or one of terms
 
 # What translations note.
 ALL_CAPITALS = "all capitals"
@@ -60,6 +63,8 @@ class Assembler:
                 # Tokens attend to the end token too, but nothing is translated from it.
                 weights_TS = weights_TS[:-1, :-1] if weights_TS.shape[1] > 1 else weights_TS[:0]
                 best = weights_TS.argmax(-1).tolist() if len(weights_TS) else []
+                if sentence.kept_positions is not None:  # what a token owes to an annotation is of its term
+                    best = [bisect_right(sentence.kept_positions, position, 1) - 1 for position in best]
                 sentence.alignments.append([(source, target) for target, source in enumerate(best)])
 
     def detokenize(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
@@ -84,6 +89,8 @@ class Assembler:
             outputs = sentence.outputs = [next(texts) for _ in sentence.hypotheses]
             if not are_clean and not all(map(is_clean, outputs)):
                 sentence.outputs = [clean_output(sentence, output) for output in outputs]
+            if sentence.terms:
+                sentence.outputs = [correct_terms(sentence, output) for output in sentence.outputs]
             if sentence.restoration is not None:
                 restore_outputs(sentence, sentence.restoration)
                 if not sentence.outputs:
@@ -104,11 +111,12 @@ class Assembler:
 
     def assemble(self, job: TextJob) -> Translation:
         """Join the sentences of a text. The n-th alternative is made of the n-th best of each."""
-        notes = collect_notes(job)
+        notes, corrections = collect_notes(job), list(job.corrections)
         job = job.expand()
         sentences = job.sentences
         count = max([len(sentence.hypotheses) for sentence in sentences], default=1)
         best = self._create_version(job, [0] * len(sentences), self.objective, notes)
+        best.corrections.extend(corrections)
         for rank in range(1, count):
             ranks = [min(rank, len(sentence.hypotheses) - 1) for sentence in sentences]
             best.alternatives.append(self._create_version(job, ranks, "", notes))
@@ -126,7 +134,7 @@ class Assembler:
             assert sentence.outputs is not None
             chosen.append(sentence.hypotheses[rank])
             outputs.append(sentence.outputs[rank])
-            source_ids.append(sentence.request.source)
+            source_ids.append(sentence.plain_source)
         return Translation(
             job.text,
             make_valid(job.join(outputs)),
@@ -166,13 +174,21 @@ def is_clean(output: str) -> bool:
 
 
 def clean_output(sentence: SentenceJob, output: str) -> str:
-    """Remove bytes that are not UTF-8, unless the source has such, and copy symbols without a value."""
+    """Remove bytes that are not UTF-8, unless the source has such, and symbols that stand for nothing."""
     if REPLACEMENT_CHARACTER in output and REPLACEMENT_CHARACTER not in sentence.text:
         output = " ".join(output.replace(REPLACEMENT_CHARACTER, "").split())
         sentence.notes.append(BROKEN_BYTES)
     if SYMBOL_START in output and sentence.restoration is None:
-        output = " ".join(SYMBOL.sub("", output).split())
+        output = " ".join(ANY_SYMBOL.sub("", output).split())
     return unicodedata.normalize("NFC", output)
+
+
+def correct_terms(sentence: SentenceJob, output: str) -> str:
+    """Give the particles behind Korean terms their right form."""
+    for term in sentence.terms:
+        if is_hangul(term.translation[-1]):
+            output = correct_particles(output, term.translation)
+    return output
 
 
 def restore_outputs(sentence: SentenceJob, restoration: Restoration) -> None:
@@ -192,7 +208,7 @@ def restore_outputs(sentence: SentenceJob, restoration: Restoration) -> None:
 
 def collect_notes(job: TextJob) -> list[str]:
     """Return what was unusual about a text, each once."""
-    if not job.sentences:
+    if not job.sentences and not job.corrections:
         return [*job.notes, NOTHING_TO_TRANSLATE]
     notes = list(job.notes)
     for sentence in job.sentences:
@@ -218,7 +234,7 @@ def join_alignments(sentences: list[SentenceJob], ranks: list[int]) -> Alignment
         alignment += [
             (source + num_source, target + num_target) for source, target in sentence.alignments[rank]
         ]
-        num_source += len(sentence.request.source) - 1
+        num_source += len(sentence.plain_source) - 1
         num_target += len(sentence.hypotheses[rank].tokens)
     return alignment
 

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from manyheads.config import DecodingConfig
 from manyheads.glossary import TermConstraints
 from manyheads.inference.engine import ScoreDetail
+from manyheads.memory.matches import MemoryMatch
+from manyheads.memory.translation_memory import MemorySpace
 from manyheads.search.options import Hypothesis, Request
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment
+from manyheads.text.term_matching import TermMatch
 
 Alignment = list[tuple[int, int]]  # pairs of a source token and a target token
 
@@ -22,6 +25,7 @@ class TranslationOptions:
     split: bool
     scores: ScoreDetail
     second_try: bool = True  # where a detector finds a failure
+    corrections: MemorySpace | None = None  # that take the place of the model's translations
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,21 @@ class SentenceJob:
     """A sentence of a text, and its results once it is decoded."""
 
     __slots__ = (
-        "alignments", "confidences", "hypotheses", "is_last", "must_retry", "notes", "outputs", "repair",
-        "request", "restoration", "text",
+        "alignments", "confidences", "hypotheses", "is_last", "kept_positions", "must_retry", "notes",
+        "outputs", "repair", "request", "restoration", "terms", "text",
     )  # fmt: skip
 
-    def __init__(self, text: str, request: Request, restoration: Restoration | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        request: Request,
+        restoration: Restoration | None = None,
+        terms: tuple[TermMatch, ...] = (),
+        kept_positions: list[int] | None = None,
+    ) -> None:
         self.text, self.request, self.restoration = text, request, restoration
+        self.terms = terms  # of the glossary
+        self.kept_positions = kept_positions  # of source tokens, if others annotate terms
         self.is_last = False  # in its text: progress counts texts
         self.hypotheses: list[Hypothesis] = []
         self.outputs: list[str] | None = None  # the texts of the hypotheses, once they are detokenized
@@ -59,6 +72,13 @@ class SentenceJob:
         self.repair: TextJob | None = None  # the sentence in parts, if it was not translated as a whole
 
     @property
+    def plain_source(self) -> list[int]:
+        """The source without annotated terms."""
+        if self.kept_positions is None:
+            return self.request.source
+        return [self.request.source[position] for position in self.kept_positions]
+
+    @property
     def is_done(self) -> bool:
         return self.outputs is not None if self.repair is None else self.repair.is_done
 
@@ -66,11 +86,12 @@ class SentenceJob:
 class TextJob:
     """A text that is being translated."""
 
-    __slots__ = ("notes", "segments", "sentences", "text")
+    __slots__ = ("corrections", "notes", "segments", "sentences", "text")
 
     def __init__(self, text: str, segments: list[Segment], sentences: list[SentenceJob]) -> None:
         self.text, self.segments, self.sentences = text, segments, sentences
         self.notes: tuple[str, ...] = ()  # what was unusual, besides the notes of sentences
+        self.corrections: tuple[MemoryMatch, ...] = ()  # that the text or its sentences match
         if sentences:
             sentences[-1].is_last = True
 

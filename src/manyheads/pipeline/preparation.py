@@ -4,15 +4,20 @@ import hashlib
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from manyheads.glossary import TermConstraints
+from manyheads.memory.index import MemoryIndex
+from manyheads.memory.matches import MATCH_NOTES, MemoryMatch
 from manyheads.pipeline.jobs import SentenceJob, TextJob, TranslationOptions
 from manyheads.pipeline.protection import ProtectedSentence, SentenceProtector
 from manyheads.search.options import DecodingConstraints, Request
 from manyheads.text import segmentation
 from manyheads.text.identification import LanguageCheck
-from manyheads.text.segmentation import Segment, has_words
+from manyheads.text.segmentation import Segment, has_words, split_edges
 from manyheads.text.subwords import SubwordTokenizer
+from manyheads.text.term_matching import TermMatch
 
 MAX_LENGTH_FACTOR = 4  # times the length that the model was trained for: longer words are split
 MAX_TOKEN_CHARACTERS = 40  # a text with more of them per token is not encoded to see whether it is too long
@@ -79,25 +84,33 @@ class SplitText(NamedTuple):
     tag: str  # of the target language
     segments: list[Segment]
     sentences: list[ProtectedSentence]
+    corrections: tuple[MemoryMatch, ...] = ()
 
 
 class TextPreparer:
     """Makes jobs of texts."""
 
     def __init__(
-        self, splitter: SentenceSplitter, options: TranslationOptions, uses_copy_symbols: bool = False
+        self,
+        splitter: SentenceSplitter,
+        options: TranslationOptions,
+        uses_copy_symbols: bool = False,
+        can_require: bool = True,
     ) -> None:
-        self.splitter, self.options = splitter, options
+        """`can_require` is whether the engine can be required to write phrases."""
+        self.splitter, self.options, self.can_require = splitter, options, can_require
         self.subwords = splitter.subwords
         self.language_check = LanguageCheck(splitter.language)
         self.protector = SentenceProtector(
             splitter.subwords, splitter.language, uses_copy_symbols, options.terms
         )
+        self.has_glossary = len(options.terms.glossary) > 0
         self.plain_constraints: dict[int, DecodingConstraints] = {}  # by maximum length
 
     def prepare(self, texts: Sequence[str]) -> list[TextJob]:
         """Split, protect and encode texts."""
-        split_texts = [self._split(text) for text in texts]
+        memory = self._open_memory()
+        split_texts = [self._split(text, memory) for text in texts]
         protected = [sentence.encoded for split in split_texts for sentence in split.sentences]
         encoded = iter(self.subwords.encode_sentences(protected))
         jobs = []
@@ -117,7 +130,7 @@ class TextPreparer:
         tag, text = split_language_tag(sentence.text)
         segments = self.protector.split_at_spans(text, restoration.spans)
         parts = [
-            self.protector.protect_part(segment.text, restoration.is_upper)
+            self.protector.mark_terms(self.protector.protect_part(segment.text, restoration.is_upper))
             for segment in segments
             if segment.is_translatable
         ]
@@ -127,17 +140,49 @@ class TextPreparer:
         job.sentences[-1].is_last = False  # progress has counted the text
         return job
 
-    def _split(self, text: str) -> "SplitText":
+    def _split(self, text: str, memory: MemoryIndex | None) -> "SplitText":
         """Return the segments of a text, and those to be translated as they are encoded."""
+        if memory and (match := self._find_correction(memory, text)):
+            return SplitText("", fill_edges(text, match.target), [], (match,))
         tag, rest = split_language_tag(text)
         segments = self.splitter.split(rest, self.options.split)
+        corrections = self._use_corrections(memory, segments) if memory and not tag else ()
         if len(text) > self.splitter.max_encoded_characters:
             segments = self.splitter.shorten(segments, self.protector)
-        return self._protect(tag, segments)
+        return self._protect(tag, segments)._replace(corrections=corrections)
 
     def _shorten(self, split: "SplitText") -> "SplitText":
         """Split sentences that are too long."""
-        return self._protect(split.tag, self.splitter.shorten(split.segments, self.protector))
+        shortened = self._protect(split.tag, self.splitter.shorten(split.segments, self.protector))
+        return shortened._replace(corrections=split.corrections)
+
+    # ---- corrections
+
+    def _open_memory(self) -> MemoryIndex | None:
+        """Return the corrections as they are now, unless the call requests what they may not satisfy."""
+        options, terms = self.options, self.options.terms
+        is_free = not terms.prefix and not terms.forbidden_phrases and options.config.temperature is None
+        return options.corrections.get_index() if options.corrections and is_free else None
+
+    def _find_correction(self, memory: MemoryIndex, text: str) -> MemoryMatch | None:
+        """Return the correction that is the translation of a text. Terms of the glossary go before it."""
+        if self.has_glossary and self.options.terms.find(text):
+            return None
+        return memory.find_used(text)
+
+    def _use_corrections(self, memory: MemoryIndex, segments: list[Segment]) -> tuple[MemoryMatch, ...]:
+        """Replace sentences by their corrections. Return these, and those that are similar to others."""
+        matches = []
+        for index, segment in enumerate(segments):
+            if not segment.is_translatable:
+                continue
+            if match := self._find_correction(memory, segment.text):
+                segments[index] = Segment(match.target, False)
+            else:
+                match = memory.find_similar(segment.text)
+            if match:
+                matches.append(match)
+        return tuple(matches)
 
     def _protect(self, tag: str, segments: list[Segment]) -> "SplitText":
         sentences = []
@@ -147,6 +192,8 @@ class TextPreparer:
                 if protected is None:
                     segments[index] = Segment(segment.text, False)
                 else:
+                    if self.has_glossary:
+                        protected = self.protector.mark_terms(protected)
                     sentences.append(
                         protected._replace(encoded=tag + protected.encoded) if tag else protected
                     )
@@ -158,51 +205,90 @@ class TextPreparer:
         texts = add_tag(split.tag, split.segments)
         sentences = []
         for index, (own_text, protected, own_ids) in enumerate(zip(texts, split.sentences, ids, strict=True)):
-            request = self._create_request(protected.encoded, own_ids, has_prefix=not (is_part and index))
-            sentences.append(SentenceJob(own_text, request, protected.restoration))
+            has_prefix = not (is_part and index)
+            if protected.terms:
+                sentences.append(self._create_term_job(own_text, protected, own_ids, has_prefix))
+            else:
+                request = self._create_request(own_ids, has_prefix)
+                sentences.append(SentenceJob(own_text, request, protected.restoration))
         job = TextJob(text, split.segments, sentences)
+        job.corrections = split.corrections
         if not is_part:
             job.notes = self._find_language_notes(job)
+            job.notes += tuple(MATCH_NOTES[match.match] for match in split.corrections)
         return job
+
+    def _create_term_job(
+        self, text: str, protected: ProtectedSentence, ids: list[int], has_prefix: bool
+    ) -> SentenceJob:
+        """Return the job of a sentence with terms: annotated, or forced by the search, or forced afterwards.
+
+        A sentence that annotations make too long goes without them.
+        """
+        terms, kept = self.options.terms, None
+        if terms.is_annotated:
+            kept = self.subwords.annotation_remover.find_kept(ids)
+            if len(ids) > self.splitter.max_tokens:
+                ids, kept = [ids[position] for position in kept], None
+        if kept is not None or not self.can_require:
+            request = self._create_request(ids, has_prefix)
+            return SentenceJob(text, request, protected.restoration, protected.terms, kept)
+        constraints = self._constrain(ids, self._limit_length(ids), has_prefix)
+        request = Request(ids, require_terms(constraints, terms, protected.terms))
+        return SentenceJob(text, request, protected.restoration, protected.terms)
 
     def _find_language_notes(self, job: TextJob) -> tuple[str, ...]:
         """Return which other languages the sentences of a text look like."""
         if not job.sentences:
+            if job.corrections:
+                return ()
             note = self.language_check.find_note(job.text, 1) if has_words(job.text) else None
             return (note,) if note else ()
         notes: tuple[str, ...] = ()
         for sentence in job.sentences:
-            note = self.language_check.find_note(sentence.text, len(sentence.request.source))
+            note = self.language_check.find_note(sentence.text, len(sentence.plain_source))
             notes += (note,) if note else ()
         return notes
 
-    def _create_request(self, text: str, ids: list[int], has_prefix: bool = True) -> Request:
+    def _create_request(self, ids: list[int], has_prefix: bool = True) -> Request:
         """`ids` end with the end token."""
-        config, terms = self.options.config, self.options.terms
-        max_length = max(len(ids) - 1 + config.max_extra_length, config.min_length) + len(terms.prefix)
-        if terms.glossary or config.temperature is not None or not has_prefix:
-            return Request(ids, self._constrain(text, ids, max_length, has_prefix))
+        max_length = self._limit_length(ids)
+        if self.options.config.temperature is not None or not has_prefix:
+            return Request(ids, self._constrain(ids, max_length, has_prefix))
         constraints = self.plain_constraints.get(max_length)
         if constraints is None:
-            constraints = self.plain_constraints[max_length] = self._constrain(text, ids, max_length)
+            constraints = self.plain_constraints[max_length] = self._constrain(ids, max_length)
         return Request(ids, constraints)
 
-    def _constrain(
-        self, text: str, ids: list[int], max_length: int, has_prefix: bool = True
-    ) -> DecodingConstraints:
-        """Return what the output must satisfy. Without a glossary and sampling the length alone decides."""
+    def _limit_length(self, ids: list[int]) -> int:
+        config = self.options.config
+        max_length = max(len(ids) - 1 + config.max_extra_length, config.min_length)
+        return max_length + len(self.options.terms.prefix)
+
+    def _constrain(self, ids: list[int], max_length: int, has_prefix: bool = True) -> DecodingConstraints:
+        """Return what the output must satisfy. Without terms and sampling the length alone decides."""
         config, terms = self.options.config, self.options.terms
-        required, whole_word = terms.find_required(text)
         return DecodingConstraints(
-            max_length + sum(map(len, required)),
+            max_length,
             config.min_length,
             prefix=terms.prefix if has_prefix else (),
-            required_phrases=required,
             forbidden_phrases=terms.forbidden_phrases,
-            whole_word_phrases=whole_word,
-            word_start_ids=terms.word_start_ids if whole_word else frozenset(),
             seed=0 if config.temperature is None else derive_seed(config.seed, ids),
         )
+
+
+def require_terms(
+    constraints: DecodingConstraints, terms: TermConstraints, matches: Sequence[TermMatch]
+) -> DecodingConstraints:
+    """Return constraints with the translations of terms as phrases that the output must contain."""
+    required, whole_word = terms.require(matches)
+    return replace(
+        constraints,
+        max_length=constraints.max_length + sum(map(len, required)),
+        required_phrases=required,
+        whole_word_phrases=whole_word,
+        word_start_ids=terms.subwords.word_start_ids if whole_word else frozenset(),
+    )
 
 
 def derive_seed(seed: int, ids: list[int]) -> int:
@@ -213,6 +299,12 @@ def derive_seed(seed: int, ids: list[int]) -> int:
 
 def add_tag(tag: str, segments: Sequence[Segment]) -> list[str]:
     return [tag + segment.text for segment in segments if segment.is_translatable]
+
+
+def fill_edges(text: str, content: str) -> list[Segment]:
+    """Return a text with other content between the white space around it, as segments to copy."""
+    edges = split_edges(text)
+    return [Segment(content if edge.text.strip() else edge.text, False) for edge in edges]
 
 
 def split_language_tag(text: str) -> tuple[str, str]:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 from manyheads.glossary import TermConstraints
 from manyheads.text.casing import is_all_capitals, to_sentence_case
 from manyheads.text.languages import LANGUAGES_BY_SCRIPT, get_base_language, get_script_pattern
-from manyheads.text.masks import mask, select_masked, split_at
+from manyheads.text.masks import join_codes, mask, select_masked, split_at
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment, has_words, split_edges
 from manyheads.text.subwords import SubwordTokenizer
+from manyheads.text.term_matching import TermMatch
 from manyheads.text.verbatim import TRIGGERS, Span, find_verbatim, is_invisible
 
 LANGUAGES_WITH_CASE = frozenset(
@@ -34,6 +35,7 @@ class ProtectedSentence(NamedTuple):
 
     encoded: str
     restoration: Restoration | None
+    terms: tuple[TermMatch, ...] = ()  # of the glossary
 
 
 class SentenceProtector:
@@ -53,7 +55,7 @@ class SentenceProtector:
             return ProtectedSentence(text, None)
         spans = self.find_spans(text)
         without_spans = text if not spans else fill_spans(text, spans)
-        if spans and not has_words(without_spans.replace(SPAN_FILLER, "")):
+        if spans and not has_words(fill_spans(text, join_codes(text, spans)).replace(SPAN_FILLER, "")):
             return None
         is_upper = is_all_capitals(without_spans)
         encoded = self._lower(text, without_spans, spans) if is_upper else text
@@ -68,14 +70,24 @@ class SentenceProtector:
     def find_spans(self, text: str) -> list[Span]:
         """Return what is copied. Spans inside terms of the glossary are translated by it."""
         spans = find_verbatim(text, self.known)
-        if spans and self.terms.glossary:
-            terms = self.terms.find_terms(text)
+        if spans and len(self.terms.glossary):
+            terms = self.terms.find(text)
             spans = [
                 span
                 for span in spans
-                if not any(start <= span.start and span.end <= end for start, end in terms)
+                if not any(term.start <= span.start and span.end <= term.end for term in terms)
             ]
         return spans
+
+    def mark_terms(self, sentence: ProtectedSentence) -> ProtectedSentence:
+        """Find the terms of the glossary, and annotate them if the model is trained for it."""
+        terms = self.terms.find(sentence.encoded)
+        if not terms:
+            return sentence
+        encoded = (
+            self.terms.annotate(sentence.encoded, terms) if self.terms.is_annotated else sentence.encoded
+        )
+        return sentence._replace(encoded=encoded, terms=terms)
 
     def split_at_long_spans(self, segment: Segment) -> list[Segment]:
         """Return a segment without long text that is copied, such as URLs of many tokens."""
@@ -88,7 +100,7 @@ class SentenceProtector:
         """Return a sentence as segments in which the spans are not translated."""
         return [
             segment
-            for part, is_span in split_at(text, spans)
+            for part, is_span in split_at(text, join_codes(text, spans))
             for segment in ([Segment(part, False)] if is_span else split_edges(part))
         ]
 
@@ -121,7 +133,7 @@ def has_dotted_name(text: str) -> bool:
     return text.find(".", 0, -1) >= 0 and INNER_DOT.search(text) is not None
 
 
-def fill_spans(text: str, spans: list[Span]) -> str:
+def fill_spans(text: str, spans: Sequence[Span]) -> str:
     """Return the text with every character of the spans replaced."""
     parts = [SPAN_FILLER * len(part) if is_span else part for part, is_span in split_at(text, spans)]
     return "".join(parts)

@@ -1,13 +1,14 @@
 """Review: the confidence of each translation, and a second try where a detector finds a failure.
 
 `review` needs no engine and may run in any thread; `retry` decodes the sentences that failed once more, in
-the engine's thread, or `plan_retry` says what is to be decoded. Models that are not calibrated are not
-reviewed.
+the engine's thread, or `plan_retry` says what is to be decoded. Terms of a glossary that are missing count as
+failures of any model, all others as those of calibrated models.
 """
 
 import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from manyheads.confidence.calibration import ConfidenceModel
 from manyheads.confidence.detectors import cut_loop, find_failures
@@ -15,6 +16,7 @@ from manyheads.config import DecodingConfig
 from manyheads.inference.engine import Engine, ScoreDetail
 from manyheads.pipeline.jobs import Decoding, SentenceJob, TranslationOptions
 from manyheads.pipeline.preparation import derive_seed
+from manyheads.pipeline.term_review import TERM_MISSING, TermReviewer
 from manyheads.search.options import Hypothesis, Request, length_penalty
 
 RETRY_BEAM, RETRY_NO_REPEAT = 8, 3
@@ -31,20 +33,25 @@ class Reviewer:
         self.engine, self.options, self.confidence = engine, options, confidence
         config = options.config
         self.can_retry = options.second_try and config.nbest == 1 and config.temperature is None
+        self.terms = TermReviewer(engine, options) if len(options.terms.glossary) else None
 
     def review(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
         """Set the confidences and notes of decoded sentences, once. Return those to be tried again."""
-        if self.confidence is None:
+        if self.confidence is None and self.terms is None:
             return []
         unreviewed = [sentence for sentence in sentences if sentence.must_retry is None]
-        if unreviewed:
+        if unreviewed and self.confidence is not None:
             self._review_unreviewed(unreviewed, self.confidence)
+        if self.terms is not None:
+            for sentence in unreviewed:
+                if sentence.terms and self.terms.find_missing(sentence):
+                    sentence.must_retry = True
         return [sentence for sentence in sentences if sentence.must_retry]
 
     def _review_unreviewed(self, sentences: Sequence[SentenceJob], confidence: ConfidenceModel) -> None:
         self._set_confidences(sentences)
         failures = find_failures(
-            [sentence.request.source for sentence in sentences],
+            [sentence.plain_source for sentence in sentences],
             [sentence.hypotheses[0].tokens for sentence in sentences],
             [sentence.request.constraints.max_length for sentence in sentences],
             confidence.calibration.log_length_ratio,
@@ -63,11 +70,30 @@ class Reviewer:
                 decoding.sentences[index].hypotheses = hypotheses
 
     def plan_retry(self, sentences: Sequence[SentenceJob]) -> Iterator[Decoding]:
-        """Search again with a larger beam and without repetition; then sample, where the engine can.
+        """Force terms that are missing. Search again with a larger beam and without repetition; then sample.
 
         The candidate with the highest confidence that no detector finds fault with is kept. If there is none,
         the best of all is, and its loops are cut.
         """
+        lacking = yield from self._force_terms(sentences)
+        if self.confidence is not None and self.can_retry:
+            failed = [own for own in sentences if own not in lacking or self._find_failure(own) is not None]
+            yield from self._plan_second_try(failed)
+        if self.terms is not None:
+            for sentence in lacking:
+                if self.terms.find_missing(sentence):
+                    sentence.notes.append(TERM_MISSING)
+
+    def _force_terms(self, sentences: Sequence[SentenceJob]) -> Generator[Decoding, None, list[SentenceJob]]:
+        """Have the sentences that lack terms decoded with them. Return these sentences."""
+        if self.terms is None:
+            return []
+        lacking = [own for own in sentences if own.terms and self.terms.find_missing(own)]
+        yield from self.terms.plan_forcing(lacking, self._score_detail)
+        self._set_confidences(lacking)
+        return lacking
+
+    def _plan_second_try(self, sentences: Sequence[SentenceJob]) -> Iterator[Decoding]:
         if not sentences:
             return
         beam = replace(
@@ -119,9 +145,13 @@ class Reviewer:
         judged = iter(self._judge(sentences, lists))
         changed, left = [], []
         for sentence, hypotheses in zip(sentences, lists, strict=True):
-            ranks = [next(judged) for _ in hypotheses]
-            best = max(range(len(ranks)), key=lambda index: (ranks[index][0] is None, ranks[index][1]))
-            failure = ranks[best][0]
+            failures, confidences = zip(*islice(judged, len(hypotheses)), strict=True)
+            ranks = [
+                (self._has_terms(sentence, hypothesis), failure is None, confidence)
+                for hypothesis, failure, confidence in zip(hypotheses, failures, confidences, strict=True)
+            ]
+            best = max(range(len(ranks)), key=ranks.__getitem__)
+            failure = failures[best]
             if best:
                 sentence.hypotheses = [hypotheses[best]]
                 sentence.notes = [SECOND_TRY] if failure is None else [SECOND_TRY, failure]
@@ -131,19 +161,22 @@ class Reviewer:
         self._set_confidences(changed)
         return left
 
+    def _has_terms(self, sentence: SentenceJob, hypothesis: Hypothesis) -> bool:
+        return self.terms is None or not self.terms.find_missing(sentence, hypothesis)
+
     def _judge(
         self, sentences: Sequence[SentenceJob], lists: Sequence[list[Hypothesis]]
     ) -> Iterator[tuple[str | None, float]]:
         """Return the failure and the confidence of each hypothesis, -1 where that is unknown."""
         assert self.confidence is not None
         pairs = [
-            (sentence.request, hypothesis)
+            (sentence, hypothesis)
             for sentence, hypotheses in zip(sentences, lists, strict=True)
             for hypothesis in hypotheses
         ]
-        sources = [request.source for request, _ in pairs]
+        sources = [sentence.plain_source for sentence, _ in pairs]
         outputs = [hypothesis.tokens for _, hypothesis in pairs]
-        limits = [request.constraints.max_length for request, _ in pairs]
+        limits = [sentence.request.constraints.max_length for sentence, _ in pairs]
         failures = find_failures(sources, outputs, limits, self.confidence.calibration.log_length_ratio)
         log_p = [hypothesis.log_probability for _, hypothesis in pairs]
         confidences = self.confidence.compute(sources, outputs, log_p).tolist()
@@ -154,7 +187,7 @@ class Reviewer:
         cut = [
             (sentence, tokens)
             for sentence in sentences
-            if (tokens := cut_loop(sentence.hypotheses[0].tokens, sentence.request.source[:-1]))
+            if (tokens := cut_loop(sentence.hypotheses[0].tokens, sentence.plain_source[:-1]))
             != sentence.hypotheses[0].tokens
         ]
         if not cut:
@@ -175,7 +208,7 @@ class Reviewer:
             return
         pairs = [(sentence, hypothesis) for sentence in sentences for hypothesis in sentence.hypotheses]
         computed = self.confidence.compute(
-            [sentence.request.source for sentence, _ in pairs],
+            [sentence.plain_source for sentence, _ in pairs],
             [hypothesis.tokens for _, hypothesis in pairs],
             [hypothesis.log_probability for _, hypothesis in pairs],
         ).tolist()

@@ -10,11 +10,11 @@ import time
 from collections import OrderedDict
 
 from manyheads.errors import CheckpointError, RequestError
-from manyheads.loading import get_adapter_version, use_adapter
+from manyheads.loading import MAX_ADAPTERS, get_adapter_version, use_adapter
 from manyheads.serve.served_model import ServedModel
 
 LOG = logging.getLogger("manyheads.serve")
-MAX_ADAPTED_MODELS = 8  # in memory; the one that was not used for the longest time is dropped
+MAX_ADAPTED_MODELS = MAX_ADAPTERS  # in memory; the one that was not used for the longest time is dropped
 
 
 class AdaptedModels:
@@ -25,11 +25,14 @@ class AdaptedModels:
         self.models: OrderedDict[tuple[ServedModel, str], tuple[object, ServedModel]] = OrderedDict()
         self.lock = threading.Lock()
 
-    def get(self, model: ServedModel, adapter: str) -> ServedModel:
-        """Return a model with an adapter. The first call for an adapter reads and merges it."""
+    def get(self, model: ServedModel, adapter: str, user: str | None = None) -> ServedModel:
+        """Return a model with an adapter. The first call for an adapter reads and merges it.
+
+        Adapters that were learned from the corrections of other users do not exist for a user.
+        """
         if model.is_remote:
             raise RequestError("adapters need a server with one process: serve with --processes 1")
-        names = model.list_adapters()
+        names = model.list_adapters(user)
         if adapter not in names:
             there = f"it has {', '.join(names)}" if names else "it has none"
             if not model.can_adapt:

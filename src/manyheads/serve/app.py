@@ -1,6 +1,7 @@
 """The ASGI application: routes, assets, error responses and middleware."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -13,6 +14,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from manyheads.errors import ConfigError, ManyheadsError, RequestError
 from manyheads.serve import schemas
 from manyheads.serve.allowed_hosts import AllowedHosts, AllowedHostsMiddleware, AllowedOriginsMiddleware
+from manyheads.serve.api_page import render_api_page
+from manyheads.serve.deepl import DeepLEndpoints
+from manyheads.serve.deepl_schemas import DeepLLanguage, DeepLTranslateRequest, DeepLTranslateResponse
+from manyheads.serve.document_endpoints import DocumentEndpoints
 from manyheads.serve.endpoints import Endpoints
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.middleware import BodyLimitMiddleware, RequestMiddleware
@@ -23,11 +28,15 @@ from manyheads.serve.responses import (
     NanSafeJSONResponse,
     RequestRejected,
     TooManyNumbersError,
+    format_error,
 )
 from manyheads.serve.served_model import ServedModel
 
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-DESCRIPTION = "The API of LibreTranslate, with scores, attention maps and a walk through a layer."
+DESCRIPTION = (
+    "The API of LibreTranslate, with scores, attention maps and a walk through a layer; "
+    "and translation in the dialect of DeepL."
+)
 
 
 @dataclass(frozen=True)
@@ -47,15 +56,27 @@ def create_app(
     models: Sequence[ServedModel],
     limits: ServerLimits | None = None,
     allowed_hosts: AllowedHosts | None = None,
+    document_folder: str | None = None,
     **options: Any,
 ) -> ServerApp:
-    """Create the application. `options` are those of Endpoints."""
+    """Create the application. `options` are those of Endpoints.
+
+    Translated documents are kept in a folder that front-end processes share, or in an own one.
+    """
     endpoints = Endpoints(models, limits or ServerLimits(), **options)
+    documents = DocumentEndpoints(endpoints, document_folder)
+
+    @asynccontextmanager
+    async def run_lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with endpoints.lifespan(app):
+            yield
+        documents.store.close()
+
     app = FastAPI(
         title="Manyheads", description=DESCRIPTION, version="1", docs_url=None, redoc_url=None,
-        lifespan=endpoints.lifespan, responses=schemas.ERROR_RESPONSES, redirect_slashes=False,
+        lifespan=run_lifespan, responses=schemas.ERROR_RESPONSES, redirect_slashes=False,
     )  # fmt: skip
-    add_routes(app, endpoints)
+    add_routes(app, endpoints, documents)
     add_assets(app)
     for error in (HTTPException, ManyheadsError, RequestRejected, ClientDisconnected):
         app.add_exception_handler(error, handle_error)
@@ -78,7 +99,7 @@ def add_middleware(app: FastAPI, endpoints: Endpoints, allowed_hosts: AllowedHos
     return RequestMiddleware(stack, paths, endpoints.record_request)
 
 
-def add_routes(app: FastAPI, endpoints: Endpoints) -> None:
+def add_routes(app: FastAPI, endpoints: Endpoints, documents: DocumentEndpoints) -> None:
     def add(
         path: str,
         handler: Callable[[Request], Awaitable[Any]],
@@ -106,6 +127,9 @@ def add_routes(app: FastAPI, endpoints: Endpoints) -> None:
         )
 
     add("/translate", endpoints.translate, schemas.TranslateResponse, schemas.TranslateRequest)
+    add("/translate_file", documents.translate_file, schemas.FileResponse, schemas.FileRequest)
+    add("/suggest", endpoints.suggest, schemas.SuggestResponse, schemas.SuggestRequest)
+    add("/suggest/undo", endpoints.undo_suggestion, schemas.SuggestResponse, schemas.UndoRequest)
     add("/detect", endpoints.detect, list[schemas.Detection], schemas.DetectRequest)
     add("/score", endpoints.score, schemas.ScoreResponse, schemas.ScoreRequest)
     add("/attention", endpoints.attention, schemas.AttentionResponse, schemas.AttentionRequest)
@@ -114,8 +138,15 @@ def add_routes(app: FastAPI, endpoints: Endpoints) -> None:
     add("/training", endpoints.training, list[schemas.TrainingRunInfo])
     add("/languages", endpoints.languages, list[schemas.LanguageInfo])
     add("/models", endpoints.models, list[schemas.ModelInfo])
+    add("/glossaries", endpoints.list_glossaries, list[schemas.GlossaryInfo])
     add("/health", endpoints.health, schemas.HealthResponse)
     add("/frontend/settings", endpoints.settings, schemas.FrontendSettings)
+
+    deepl = DeepLEndpoints(endpoints)
+    add("/v2/translate", deepl.translate, DeepLTranslateResponse, DeepLTranslateRequest)
+    add("/v2/languages", deepl.languages, list[DeepLLanguage])
+    app.add_route("/download_file/{name}", documents.download_file, ["GET"], include_in_schema=False)
+    add_description(app)
 
     async def head_health(request: Request) -> Response:
         return NanSafeJSONResponse(await endpoints.health(request))
@@ -129,6 +160,19 @@ def add_routes(app: FastAPI, endpoints: Endpoints) -> None:
     content = {"text/plain": {"schema": {"type": "string"}}}
     responses: dict[int | str, dict[str, Any]] = {200: {"content": content, "description": "For Prometheus."}}
     app.add_api_route("/metrics", metrics, name="metrics", response_class=Response, responses=responses)
+
+
+def add_description(app: FastAPI) -> None:
+    """Serve the description of the API for programs and for people, as LibreTranslate does."""
+
+    async def serve_description(request: Request) -> Response:
+        return NanSafeJSONResponse(app.openapi())
+
+    async def serve_page(request: Request) -> Response:
+        return Response(render_api_page(app.openapi()), media_type="text/html")
+
+    app.add_route("/spec", serve_description, ["GET"], include_in_schema=False)
+    app.add_route("/docs", serve_page, ["GET"], include_in_schema=False)
 
 
 def add_assets(app: FastAPI) -> None:
@@ -157,15 +201,16 @@ async def handle_error(request: Request, error: Exception) -> Response:
     """Answer an error in the format of LibreTranslate."""
     if isinstance(error, HTTPException):
         headers = dict(error.headers or {})
-        return NanSafeJSONResponse({"error": str(error.detail)}, error.status_code, headers=headers)
+        content = format_error(request.url.path, str(error.detail))
+        return NanSafeJSONResponse(content, error.status_code, headers=headers)
     if isinstance(error, RequestRejected):
-        return error.to_response()
+        return error.to_response(request.url.path)
     if isinstance(error, ClientDisconnected):
         return Response(status_code=499)  # which nobody reads
     if isinstance(error, TooManyNumbersError):
         return NanSafeJSONResponse({"error": str(error), "code": "too_many_numbers"}, 400)
     if isinstance(error, RequestError | ConfigError):
-        return NanSafeJSONResponse({"error": str(error)}, 400)
+        return NanSafeJSONResponse(format_error(request.url.path, str(error)), 400)
     raise error
 
 

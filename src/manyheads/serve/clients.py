@@ -1,4 +1,4 @@
-"""Clients by their address: whom a request belongs to, and who has sent too many wrong API keys."""
+"""Clients by their address: whom a request belongs to, and who has sent too many or wrong API keys."""
 
 import math
 import time
@@ -28,35 +28,35 @@ def identify_client(request: Request) -> str:
     return str(ip_network((address, IPV6_PREFIX), strict=False))
 
 
-class FailureLimiter:
-    """Refuses the requests of a client that has failed too often, until some time has passed.
+class ClientLimiter:
+    """Refuses the requests of a client that has done something too often, until some time has passed.
 
-    Failures are forgotten at a steady rate: `max_failures` in `seconds`.
+    What it did is forgotten at a steady rate: `max_number` in `seconds`.
     """
 
     def __init__(
-        self, max_failures: int, seconds: float, clock: Callable[[], float] = time.monotonic
+        self, name: str, max_number: int, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.max_failures, self.seconds, self.clock = max_failures, seconds, clock
-        self._failures: OrderedDict[str, tuple[float, float]] = OrderedDict()  # their number, and when
+        self.name, self.max_number, self.seconds, self.clock = name, max_number, seconds, clock
+        self._events: OrderedDict[str, tuple[float, float]] = OrderedDict()  # their number, and when
 
     def check(self, client: str) -> None:
         """Raise an error with status 429 if a client must wait."""
-        excess = self._count(client) - self.max_failures + 1
+        excess = self._count(client) - self.max_number + 1
         if excess > 0:
             raise RequestRejected(
                 429,
-                f"too many wrong API keys: at most {self.max_failures} in {self.seconds:g} seconds",
-                retry_after=str(math.ceil(excess * self.seconds / self.max_failures)),
+                f"too many {self.name}: at most {self.max_number} in {self.seconds:g} seconds",
+                retry_after=str(math.ceil(excess * self.seconds / self.max_number)),
             )
 
     def record(self, client: str) -> None:
-        """Count a failure."""
-        self._failures[client] = self._count(client) + 1, self.clock()
-        self._failures.move_to_end(client)
-        while len(self._failures) > MAX_TRACKED_CLIENTS:
-            self._failures.popitem(last=False)
+        """Count it once more."""
+        self._events[client] = self._count(client) + 1, self.clock()
+        self._events.move_to_end(client)
+        while len(self._events) > MAX_TRACKED_CLIENTS:
+            self._events.popitem(last=False)
 
     def _count(self, client: str) -> float:
-        number, then = self._failures.get(client, (0.0, 0.0))
-        return max(0.0, number - (self.clock() - then) * self.max_failures / self.seconds)
+        number, then = self._events.get(client, (0.0, 0.0))
+        return max(0.0, number - (self.clock() - then) * self.max_number / self.seconds)

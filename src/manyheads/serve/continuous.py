@@ -133,11 +133,7 @@ class ContinuousBatcher:
 
     def _prepare(self, job: Job) -> JoiningJob:
         task: Any = job.task
-        key = task.stage_key
-        if key not in self.stages:
-            self.stages = {own: stages for own, stages in self.stages.items() if not own[0].is_over}
-            self.stages[key] = task.create_stages()
-        options, preparer, assembler = self.stages[key]
+        options, preparer, assembler = self._get_stages(task)
         texts, finish = task.begin(job.items)
         is_short = sum(map(len, texts)) <= SHORT_TEXT
         if not is_short:
@@ -153,6 +149,17 @@ class ContinuousBatcher:
             return results
 
         return JoiningJob(job, steps, make_results, assembler)
+
+    def _get_stages(self, task: Any) -> tuple[TranslationOptions, TextPreparer, Assembler]:
+        """Return what comes before and after decoding, kept for the next tasks unless it is for one alone."""
+        key = task.stage_key
+        if key is None:
+            own: tuple[TranslationOptions, TextPreparer, Assembler] = task.create_stages()
+            return own
+        if key not in self.stages:
+            self.stages = {own: stages for own, stages in self.stages.items() if not own[0].is_over}
+            self.stages[key] = task.create_stages()
+        return self.stages[key]
 
     def _continue_jobs(self, jobs: Sequence[JoiningJob]) -> None:
         """Have decoded what jobs need next. Report the results of those that need nothing."""

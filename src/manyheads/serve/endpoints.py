@@ -1,37 +1,43 @@
 """The endpoints of the HTTP API: what each reads from a request and what it answers."""
 
 import asyncio
-import hmac
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from manyheads.confidence_policy import ConfidencePolicy
+from manyheads.documents.suffixes import DOCUMENT_SUFFIXES
 from manyheads.errors import ConfigError
+from manyheads.memory.database import DEFAULT_SPACE
 from manyheads.serve import schemas
 from manyheads.serve.adapted_models import AdaptedModels
-from manyheads.serve.clients import FailureLimiter, identify_client
+from manyheads.serve.api_keys import MISSING_KEY, ApiKeys
+from manyheads.serve.clients import ClientLimiter, identify_client
+from manyheads.serve.corrections import ServedCorrections
 from manyheads.serve.engine_messages import Message
+from manyheads.serve.glossaries import GlossaryStore
 from manyheads.serve.jobs import BatchTask, Job
 from manyheads.serve.languages import LanguageDetector
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.metrics import ServerMetrics
-from manyheads.serve.middleware import queue_full_error
+from manyheads.serve.middleware import queue_full_error, share_exceeded_error
 from manyheads.serve.model_registry import ModelRegistry
-from manyheads.serve.queue import JobQueue, QueueFull
+from manyheads.serve.queue import JobQueue, QueueFull, ShareExceeded
 from manyheads.serve.remote_engine import EngineConnection, EngineLost, RemoteScheduler
 from manyheads.serve.request_parsing import RequestT, read_fields, to_list, validate_request
 from manyheads.serve.request_policy import check_calibration, choose_text, create_policy
 from manyheads.serve.response_parts import (
     distinct_alternatives,
     format_confidences,
+    format_corrections,
     format_details,
     format_detection,
     format_language,
@@ -45,9 +51,10 @@ from manyheads.serve.served_model import ServedModel
 from manyheads.serve.source_language import SourceLanguage, check_source, detect_source
 from manyheads.serve.training import TrainingRuns
 from manyheads.serve.translation_tasks import ScoreTask, TranslateHtmlTask, TranslateTask
+from manyheads.text.term_matching import Glossary
 from manyheads.translation import Translation
 
-WRONG_KEY_SECONDS = 60.0
+RATE_SECONDS = 60.0
 LOG = logging.getLogger("manyheads.serve")
 MARKUP = re.compile(r"<[^>]*>")  # of HTML, which is in no language
 
@@ -61,23 +68,32 @@ class Endpoints:
         limits: ServerLimits,
         *,
         api_key: str | None = None,
+        user_keys: Mapping[str, str] | None = None,
+        corrections: bool = False,
         log_text: bool = False,
         log_requests: bool = True,
         runs: Sequence[Path] = (),
+        glossaries: str | None = None,
         connection: EngineConnection | None = None,
     ) -> None:
         """With a connection this is one of several front-ends of an engine process."""
         if not models:
             raise ConfigError("a server needs at least one model")
-        self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
+        self.limits, self.log_text, self.log_requests = limits, log_text, log_requests
+        self.api_keys = ApiKeys(api_key, user_keys or {})
+        if corrections and not self.api_keys.are_required:
+            raise ConfigError(MISSING_KEY)
+        self.corrections = ServedCorrections(limits, corrections)
         self.registry, self.metrics, self.runs = ModelRegistry(models), ServerMetrics(), TrainingRuns(runs)
         self.adapted = AdaptedModels()
+        self.glossaries = GlossaryStore(None if glossaries is None else Path(glossaries), limits)
         self.detector = LanguageDetector(self.registry.codes)
         num_workers = max(model.num_workers for model in models)
         self.connection = connection
         create_scheduler = partial(RemoteScheduler, connection) if connection else None
         self.queue = JobQueue(limits, self.metrics.record_batch, num_workers, create_scheduler)
-        self.wrong_keys = FailureLimiter(limits.max_wrong_keys, WRONG_KEY_SECONDS)
+        self.wrong_keys = ClientLimiter("wrong API keys", limits.max_wrong_keys, RATE_SECONDS)
+        self.requests = ClientLimiter("requests", limits.max_requests_per_minute, RATE_SECONDS)
         self.metrics.track_queue(self.queue)
         self.metrics.track_models(models)
         self.worker_task: asyncio.Task[None] | None = None
@@ -102,27 +118,43 @@ class Endpoints:
     # ---- requests
 
     async def parse_request(self, request: Request, schema: type[RequestT]) -> RequestT:
-        """Return the validated fields of a request, after checking its API key."""
+        """Return the validated fields of a request, after checking its API key.
+
+        The name of its user is then in `request.state.user`.
+        """
         fields = await read_fields(request, self.limits)
-        self.check_api_key(request, fields.get("api_key"))
+        self.admit(request, fields.get("api_key") or fields.get("apiKey"))
         query = validate_request(schema, fields, self.limits)
-        for side in ("source", "target"):
-            if hasattr(query, side):
-                setattr(query, side, self.registry.normalize_code(getattr(query, side)))
+        self.normalize_languages(query)
         self.metrics.record_characters(sum(map(len, to_list(getattr(query, "q", None)))))
         return query
 
-    def check_api_key(self, request: Request, key: Any = None) -> None:
-        """Check the API key. A client that guesses is refused, whatever its key is."""
-        if self.api_key is None:
-            return
+    def normalize_languages(self, query: BaseModel) -> None:
+        """Replace the languages of a request by the served ones that they mean."""
+        for side in ("source", "target"):
+            if hasattr(query, side):
+                setattr(query, side, self.registry.normalize_code(getattr(query, side)))
+
+    def admit(self, request: Request, key: Any = None) -> None:
+        """Check the API key, and whether the client has sent too many requests. Note whose key it is."""
+        request.state.user = self.check_api_key(request, key)
+        if self.limits.max_requests_per_minute:
+            client = identify_client(request)
+            self.requests.check(client)
+            self.requests.record(client)
+
+    def check_api_key(self, request: Request, key: Any = None) -> str:
+        """Return whose API key it is. A client that guesses is refused, whatever its key is."""
+        if not self.api_keys.are_required:
+            return DEFAULT_SPACE
         client = identify_client(request)
         self.wrong_keys.check(client)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         received = str(key or request.query_params.get("api_key", "")).encode("utf-8", "replace")
-        if scheme.lower() == "bearer":
+        if scheme.lower() in ("bearer", "deepl-auth-key"):
             received = token.encode("latin-1")  # the encoding in which headers are read
-        if not hmac.compare_digest(received, self.api_key.encode()):
+        user = self.api_keys.find_user(received)
+        if user is None:
             if received:
                 self.wrong_keys.record(client)
                 if self.connection is not None:  # all front-ends count it
@@ -130,6 +162,7 @@ class Endpoints:
             raise HTTPException(
                 403, "missing or wrong API key: send it as api_key or in the Authorization header"
             )
+        return user
 
     async def run_tasks(
         self, request: Request, tasks: Sequence[tuple[BatchTask, Sequence[Any]]]
@@ -142,6 +175,8 @@ class Endpoints:
                 jobs.append(self.queue.submit(task, items, identify_client(request)))
             await self._wait_for_jobs(jobs, disconnect)
             return [job.future.result() for job in jobs]
+        except ShareExceeded:
+            raise share_exceeded_error(self.queue) from None
         except QueueFull:
             raise queue_full_error(self.queue) from None
         except EngineLost:
@@ -174,7 +209,11 @@ class Endpoints:
     # ---- translation
 
     async def translate(self, request: Request) -> dict[str, Any]:
-        query = await self.parse_request(request, schemas.TranslateRequest)
+        return await self.translate_query(
+            request, await self.parse_request(request, schemas.TranslateRequest)
+        )
+
+    async def translate_query(self, request: Request, query: schemas.TranslateRequest) -> dict[str, Any]:
         max_alternatives = self.limits.max_alternatives
         if query.alternatives > max_alternatives:
             raise HTTPException(
@@ -183,7 +222,10 @@ class Endpoints:
         texts, policy = to_list(query.q), create_policy(query)
         languages = self.find_source_languages(query, texts)
         models = [self.select_model(language.code, query) for language in languages]
-        adapted = {model: model and await self.apply_adapter(model, query.adapter) for model in {*models}}
+        user = request.state.user
+        adapted = {
+            model: model and await self.apply_adapter(model, query.adapter, user) for model in {*models}
+        }
         models = [adapted[model] for model in models]
         if policy is not None:
             check_calibration(models)
@@ -196,6 +238,7 @@ class Endpoints:
             "translatedText": [choose_text(translation, query, policy) for translation in translations],
             **format_confidences(translations),
             **format_notes(translations, languages),
+            **format_corrections(translations),
         }
         if query.source == "auto":
             response["detectedLanguage"] = [
@@ -231,16 +274,18 @@ class Endpoints:
             if model is not None and translation.confidence is not None:
                 self.metrics.record_confidence(model.name, translation.confidence)
 
-    def select_model(self, source: str, query: schemas.TranslateRequest) -> ServedModel | None:
+    def select_model(
+        self, source: str, query: schemas.TranslateRequest | schemas.FileRequest
+    ) -> ServedModel | None:
         """Return the model for a text; None where it is in the target language already."""
         self.registry.check_language(query.target)
         return None if source == query.target else self.registry.find_model(source, query.target, query.model)
 
-    async def apply_adapter(self, model: ServedModel, adapter: str | None) -> ServedModel:
+    async def apply_adapter(self, model: ServedModel, adapter: str | None, user: str) -> ServedModel:
         """Return the model with the adapter that a request names, if it does. Merging is left to a thread."""
         if adapter is None:
             return model
-        return await asyncio.to_thread(self.adapted.get, model, adapter)
+        return await asyncio.to_thread(self.adapted.get, model, adapter, user)
 
     async def translate_texts(
         self,
@@ -255,8 +300,12 @@ class Endpoints:
         for index, model in enumerate(models):
             if model is not None:
                 indices.setdefault(model, []).append(index)
+        space = request.state.user if self.corrections.is_enabled else None
         tasks = [
-            (create_translate_task(model, query, policy), [texts[index] for index in own])
+            (
+                create_translate_task(model, query, policy, await self.get_glossary(model, query), space),
+                [texts[index] for index in own],
+            )
             for model, own in indices.items()
         ]
         translations = [Translation(text, text) for text in texts]
@@ -264,6 +313,31 @@ class Endpoints:
             for index, result in zip(own, results, strict=True):
                 translations[index] = result
         return translations
+
+    async def get_glossary(self, model: ServedModel, query: schemas.TranslateRequest) -> Glossary | None:
+        """Return the glossary of a request, if it has one. Reading a file is left to a thread."""
+        if not query.glossary:
+            return None
+        return await asyncio.to_thread(self.glossaries.get, query.glossary, model.source, model.target)
+
+    async def suggest(self, request: Request) -> dict[str, bool]:
+        """Store a correction, as LibreTranslate's endpoint does."""
+        query = await self.parse_request(request, schemas.SuggestRequest)
+        self.corrections.check_enabled()
+        await self.corrections.add(self.find_corrected_model(query), query.q, query.s, request.state.user)
+        return {"success": True}
+
+    async def undo_suggestion(self, request: Request) -> dict[str, bool]:
+        query = await self.parse_request(request, schemas.UndoRequest)
+        self.corrections.check_enabled()
+        model = self.find_corrected_model(query)
+        return {"success": await self.corrections.undo(model, query.q, request.state.user)}
+
+    def find_corrected_model(self, query: schemas.UndoRequest) -> ServedModel:
+        source = query.source
+        if source == "auto":
+            source = detect_source(query.q, query.target, self.detector, self.registry).code
+        return self.registry.find_model(source, query.target, query.model)
 
     async def detect(self, request: Request) -> list[dict[str, Any]]:
         query = await self.parse_request(request, schemas.DetectRequest)
@@ -276,7 +350,7 @@ class Endpoints:
         if len(texts) != len(translations):
             raise HTTPException(400, f"q has {len(texts)} texts, but translation has {len(translations)}")
         model = self.registry.find_model(query.source, query.target, query.model)
-        task = ScoreTask(await self.apply_adapter(model, query.adapter))
+        task = ScoreTask(await self.apply_adapter(model, query.adapter, request.state.user))
         pairs = list(zip(texts, translations, strict=True))
         task.check(pairs)
         (results,) = await self.run_tasks(request, [(task, pairs)])
@@ -287,25 +361,27 @@ class Endpoints:
     async def attention(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.AttentionRequest)
         parameters = query.layer, self.limits.max_numbers
-        task = create_sentence_task("attention", await self.select_attention_model(query), parameters)
+        task = create_sentence_task(
+            "attention", await self.select_attention_model(request, query), parameters
+        )
         return await self.run_sentence_task(request, query, task)
 
     async def look(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.LookRequest)
         parameters = None, self.limits.max_numbers
-        task = create_sentence_task("look", await self.select_attention_model(query), parameters)
+        task = create_sentence_task("look", await self.select_attention_model(request, query), parameters)
         return await self.run_sentence_task(request, query, task)
 
     async def walk(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.WalkRequest)
         parameters = query.stack, query.layer, query.width, self.limits.max_numbers, query.parameters
-        task = create_sentence_task("walk", await self.select_attention_model(query), parameters)
+        task = create_sentence_task("walk", await self.select_attention_model(request, query), parameters)
         return await self.run_sentence_task(request, query, task)
 
-    async def select_attention_model(self, query: schemas.LookRequest) -> ServedModel:
+    async def select_attention_model(self, request: Request, query: schemas.LookRequest) -> ServedModel:
         model = self.registry.find_model(query.source, query.target, query.model)
         model.translator.engine.require("attention")
-        return await self.apply_adapter(model, query.adapter)
+        return await self.apply_adapter(model, query.adapter, request.state.user)
 
     async def run_sentence_task(
         self, request: Request, query: schemas.LookRequest, task: CheckedTask
@@ -321,8 +397,12 @@ class Endpoints:
         return await self.runs.read_curves()
 
     async def models(self, request: Request) -> list[dict[str, Any]]:
+        user = self.check_api_key(request)
+        return [format_model(model, user) for model in self.registry.models]
+
+    async def list_glossaries(self, request: Request) -> list[dict[str, Any]]:
         self.check_api_key(request)
-        return list(map(format_model, self.registry.models))
+        return [{"name": name} for name in self.glossaries.list_names()]
 
     async def languages(self, request: Request) -> list[dict[str, Any]]:
         return [
@@ -358,14 +438,14 @@ class Endpoints:
     async def settings(self, request: Request) -> dict[str, Any]:
         first = self.registry.models[0]
         return {
-            "apiKeys": self.api_key is not None,
+            "apiKeys": self.api_keys.are_required,
             "charLimit": self.limits.max_characters,
             "frontendTimeout": 500,
-            "keyRequired": self.api_key is not None,
+            "keyRequired": self.api_keys.are_required,
             "language": {"source": format_language(first.source), "target": format_language(first.target)},
-            "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
+            "suggestions": self.corrections.is_enabled,
+            "filesTranslation": True,
+            "supportedFilesFormat": list(DOCUMENT_SUFFIXES),
             "textLimit": self.limits.max_texts,
             "alternativesLimit": self.limits.max_alternatives,
         }
@@ -377,8 +457,13 @@ async def wait_for_disconnect(request: Request) -> None:
 
 
 def create_translate_task(
-    model: ServedModel, query: schemas.TranslateRequest, policy: ConfidencePolicy | None
+    model: ServedModel,
+    query: schemas.TranslateRequest,
+    policy: ConfidencePolicy | None,
+    glossary: Glossary | None,
+    space: str | None,
 ) -> BatchTask:
+    """Return the task of a request. HTML uses no corrections: to place its tags takes an alignment."""
     if query.format == "html":
-        return TranslateHtmlTask(model, query.alternatives + 1, policy)
-    return TranslateTask(model, query.alternatives + 1, query.details)
+        return TranslateHtmlTask(model, query.alternatives + 1, policy, glossary=glossary)
+    return TranslateTask(model, query.alternatives + 1, query.details, glossary=glossary, space=space)

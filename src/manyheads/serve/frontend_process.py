@@ -18,7 +18,7 @@ from manyheads.serve.allowed_hosts import AllowedHosts
 from manyheads.serve.app import create_app
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.remote_engine import EngineConnection, RemoteEngine
-from manyheads.serve.served_model import ServedModel
+from manyheads.serve.served_model import ServedModel, set_decoding
 from manyheads.serve.server import configure_logging, configure_process, create_server
 
 EXIT_SECONDS = 10.0  # to answer the waiting requests after the engine was lost
@@ -40,7 +40,9 @@ def run() -> None:
     models = []
     for folder, name, description in settings["models"]:
         engine = RemoteEngine(connection, name, description)
-        models.append(ServedModel(name, load_for_engine(Path(folder), engine)))
+        translator = load_for_engine(Path(folder), engine)
+        set_decoding(translator, settings["decoding"])
+        models.append(ServedModel(name, translator))
     app = create_app(
         models,
         ServerLimits(**settings["limits"]),

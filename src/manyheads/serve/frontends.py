@@ -44,6 +44,7 @@ class FrontEndSettings:
     allowed_hosts: tuple[str, Sequence[str], Sequence[str]]  # the arguments of AllowedHosts.for_host
     runs: Sequence[Path]
     options: dict[str, Any]  # of Endpoints
+    decoding: dict[str, Any]  # search options of all models
 
 
 def choose_num_processes(models: Sequence[ServedModel]) -> int:
@@ -67,7 +68,9 @@ def divide_limits(limits: ServerLimits, num_processes: int) -> ServerLimits:
         limits,
         queue_size=divide(limits.queue_size),
         max_connections=divide(limits.max_connections),
-        max_buffered_bytes=max(limits.max_body_bytes, divide(limits.max_buffered_bytes)),
+        max_buffered_bytes=max(
+            limits.max_body_bytes, limits.max_file_bytes, divide(limits.max_buffered_bytes)
+        ),
     )
 
 
@@ -162,6 +165,7 @@ class FrontEndSupervisor:
             "allowed_hosts": self.settings.allowed_hosts,
             "runs": [str(run.absolute()) for run in self.settings.runs],
             "options": self.settings.options,
+            "decoding": self.settings.decoding,
         }
         assert process.stdin is not None
         process.stdin.write(json.dumps(settings).encode() + b"\n")

@@ -6,10 +6,13 @@ from dataclasses import dataclass, fields
 from manyheads.errors import ConfigError, RequestError
 from manyheads.serve.jobs import JobSize
 
+MAY_BE_ZERO = ("max_alternatives", "batch_wait", "max_requests_per_minute")
+
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """Exceeding a limit is answered with a 4xx status; for the queue, time and memory it is 503."""
+    """Exceeding a limit is answered with a 4xx status; for the queue, time and memory it is 503,
+    and 429 for what one client may have."""
 
     max_body_bytes: int = 2**20
     max_characters: int = 10_000  # of all texts of a request
@@ -17,6 +20,7 @@ class ServerLimits:
     max_alternatives: int = 8
     max_sentences: int = 1000  # of all texts of a request
     max_beam_tokens: int = 2**15  # source tokens of a request, times the hypotheses of the search
+    max_glossary_terms: int = 1000  # of a glossary in a request; stored ones may have more
     max_form_fields: int = 1000  # of a form or a query string
     max_numbers: int = 2_000_000  # of a response with attention maps or a walk
     queue_size: int = 256  # waiting requests
@@ -28,13 +32,19 @@ class ServerLimits:
     max_connections: int = 4000
     max_wrong_keys: int = 10  # API keys of one address in a minute
     max_buffered_bytes: int = 2**25  # of all bodies that are being received
+    max_requests_per_minute: int = 0  # of one address; 0: any number
+    max_file_bytes: int = 2**23  # of the body of a request with a document
+    max_file_characters: int = 200_000  # of all texts of a document
+    file_timeout: float = 300.0  # seconds for a document
+    max_corrections: int = 30  # that a user may suggest in a minute
+    max_stored_corrections: int = 100_000  # of a user, for each model
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if not math.isfinite(value):
                 raise ConfigError(f"the server limit {field.name} is {value}, but must be finite")
-            if value < 0 or (value == 0 and field.name not in ("max_alternatives", "batch_wait")):
+            if value < 0 or (value == 0 and field.name not in MAY_BE_ZERO):
                 raise ConfigError(f"the server limit {field.name} is {value}, but must be greater than 0")
 
     def check_work(self, size: JobSize) -> None:

@@ -17,7 +17,11 @@ from manyheads.serve.queue import JobQueue
 from manyheads.serve.responses import INTERNAL_ERROR, ClientDisconnected, RequestRejected
 
 LOG = logging.getLogger("manyheads.serve")
-QUEUED_PATHS = frozenset(["/translate", "/score", "/attention", "/look", "/walk"])  # they wait for the model
+FILE_PATH = "/translate_file"
+QUEUED_PATHS = frozenset(  # they wait for the model
+    ["/translate", FILE_PATH, "/v2/translate", "/score", "/attention", "/look", "/walk"]
+)
+DOWNLOADS = "/download_file/"
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; "
@@ -61,7 +65,10 @@ class RequestMiddleware:
 
     def _metric_path(self, scope: Scope) -> str:
         """The path if it is a route; others may hold anything, and become "other"."""
-        return scope["path"] if scope["path"] in self.paths else "other"
+        path: str = scope["path"]
+        if path.startswith(DOWNLOADS):
+            return f"{DOWNLOADS}..."
+        return path if path in self.paths else "other"
 
 
 class ResponseSender:
@@ -96,7 +103,7 @@ class BodyLimitMiddleware:
             body = await self._accept_body(scope, receive, buffer)
             await self.app(scope, replay_body(body, receive), send)
         except RequestRejected as error:
-            await error.to_response()(scope, receive, send)
+            await error.to_response(scope["path"])(scope, receive, send)
         finally:
             buffer.release()
 
@@ -104,7 +111,9 @@ class BodyLimitMiddleware:
         is_queued = scope["path"] in QUEUED_PATHS
         if is_queued and scope["method"] == "POST" and self.queue.is_full:
             raise queue_full_error(self.queue)
-        body = await self._read_body(Headers(scope=scope).getlist("content-length"), receive, buffer)
+        max_bytes = self.limits.max_file_bytes if scope["path"] == FILE_PATH else self.limits.max_body_bytes
+        lengths = Headers(scope=scope).getlist("content-length")
+        body = await self._read_body(lengths, receive, buffer, max_bytes)
         if is_queued:
             await self._wait_for_turn()
         return body
@@ -118,8 +127,9 @@ class BodyLimitMiddleware:
         finally:
             self.queue.incoming -= 1
 
-    async def _read_body(self, lengths: list[str], receive: Receive, buffer: "BodyBuffer") -> bytes:
-        max_bytes = self.limits.max_body_bytes
+    async def _read_body(
+        self, lengths: list[str], receive: Receive, buffer: "BodyBuffer", max_bytes: int
+    ) -> bytes:
         if any(length.isdecimal() and int(length[:20]) > max_bytes for length in lengths):
             raise body_too_large_error(max_bytes)
         chunks = []
@@ -170,6 +180,12 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return receive_next
+
+
+def share_exceeded_error(queue: JobQueue) -> RequestRejected:
+    return RequestRejected(
+        429, "too many requests of one client are waiting", retry_after=str(queue.retry_after)
+    )
 
 
 def queue_full_error(queue: JobQueue) -> RequestRejected:

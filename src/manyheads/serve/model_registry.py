@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from manyheads.errors import RequestError
 from manyheads.serve.served_model import ServedModel
+from manyheads.text.languages import get_base_language
 
 
 class ModelRegistry:
@@ -12,9 +13,20 @@ class ModelRegistry:
         self.codes = sorted({code for model in models for code in (model.source, model.target)})
 
     def normalize_code(self, code: str) -> str:
-        """Return a code in the case in which it is served; an unknown code stays as it is."""
-        matches = [served for served in [*self.codes, "auto"] if served.casefold() == code.casefold()]
-        return code if code in matches or not matches else matches[0]
+        """Return the served code that one means; an unknown code stays as it is.
+
+        Case and the separator do not matter, nor does a region that is not served: EN, en_US and en-GB are
+        en. A language without a region is the first that is served with one: zh is zh-Hans.
+        """
+        served = {known.casefold(): known for known in reversed([*self.codes, "auto"])}
+        plain = code.casefold().replace("_", "-")
+        if plain in served:
+            return served[plain]
+        base = get_base_language(plain)
+        if base in served and base != "auto":
+            return served[base]
+        regions = [known for known in self.codes if get_base_language(known).casefold() == plain]
+        return regions[0] if regions else code
 
     def find_model(self, source: str, target: str, name: str | None = None) -> ServedModel:
         """Return the first model of a language pair, or the one with the given name."""

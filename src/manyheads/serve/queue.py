@@ -33,6 +33,10 @@ class QueueFull(Exception):
     """The queue has as many jobs as its limit allows."""
 
 
+class ShareExceeded(QueueFull):
+    """A client has its share of the queue; others may still enter."""
+
+
 class JobQueue:
     """The waiting jobs, and the threads that run them."""
 
@@ -70,8 +74,10 @@ class JobQueue:
 
     def submit(self, task: BatchTask, items: Sequence[Any], client: str = "") -> Job:
         """Add a job of a client. Canceling its future removes it."""
-        if len(self.waiting) >= self.limits.queue_size or self._exceeds_share(client):
+        if len(self.waiting) >= self.limits.queue_size:
             raise QueueFull
+        if self._exceeds_share(client):
+            raise ShareExceeded
         job = Job(task, items, asyncio.get_running_loop().create_future(), client)
         self.waiting[job] = None
         job.future.add_done_callback(lambda _: self.waiting.pop(job, None))

@@ -9,9 +9,11 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from manyheads.config.fields import describe_unknown_name
 from manyheads.serve.limits import ServerLimits
 
 FORM_TYPE, MULTIPART_TYPE = "application/x-www-form-urlencoded", "multipart/form-data"
+IGNORED_FIELDS = ("apiKey", "secret")  # which clients of LibreTranslate send
 MAX_DIGITS = 100  # of an integer; Python's own limit has a message about Python
 RequestT = TypeVar("RequestT", bound=BaseModel)
 
@@ -87,9 +89,9 @@ async def parse_multipart(request: Request, limits: ServerLimits) -> dict[str, A
 
 
 def group_repeated(items: list[tuple[str, str]]) -> dict[str, Any]:
-    """Collect fields; `q` and `translation` become lists where they are repeated."""
+    """Collect fields; those that may be lists become lists where they are repeated."""
     fields: dict[str, Any] = dict(items)
-    for key in ("q", "translation"):
+    for key in ("q", "s", "translation", "text"):
         values = [value for name, value in items if name == key]
         if len(values) > 1:
             fields[key] = values
@@ -98,12 +100,19 @@ def group_repeated(items: list[tuple[str, str]]) -> dict[str, Any]:
 
 def validate_request(schema: type[RequestT], fields: dict[str, Any], limits: ServerLimits) -> RequestT:
     """Validate fields against a schema and the limits; the first error is reported."""
+    if "apiKey" in fields:  # as a client from npm writes it
+        fields = {"api_key": fields["apiKey"], **fields}
+    known = list(schema.model_fields)
+    for name in fields:
+        if name not in known and name not in IGNORED_FIELDS:
+            raise HTTPException(400, describe_unknown_name("field", name[:100], known))
+    fields = {name: value for name, value in fields.items() if name in known}
     try:
         query = schema.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise HTTPException(400, f"{first['loc'][0]}: {first['msg'][:200]}") from None
-    for key in ("q", "translation"):
+    for key in ("q", "s", "translation", "text"):
         check_texts(key, to_list(getattr(query, key, None)), limits)
     return query
 

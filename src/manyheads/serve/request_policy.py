@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from manyheads.confidence_policy import DEFAULT_MIN_CONFIDENCE, ConfidencePolicy
 from manyheads.errors import RequestError
-from manyheads.serve.schemas import TranslateRequest
+from manyheads.serve.schemas import FileRequest, TranslateRequest
 from manyheads.serve.served_model import ServedModel
 from manyheads.translation import Translation
 
 
-def create_policy(query: TranslateRequest) -> ConfidencePolicy | None:
+def create_policy(query: TranslateRequest | FileRequest) -> ConfidencePolicy | None:
     """Return the policy of a request; None if it has none."""
     if query.min_confidence is None and query.below is None:
         return None

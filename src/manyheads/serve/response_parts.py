@@ -11,7 +11,8 @@ from manyheads.translation import Translation
 
 
 def format_detection(language: str, confidence: float) -> dict[str, Any]:
-    return {"language": language, "confidence": confidence}
+    """Confidences are whole percents: some clients of LibreTranslate read nothing else."""
+    return {"language": language, "confidence": round(confidence)}
 
 
 def format_confidences(translations: Sequence[Translation]) -> dict[str, list[float | None]]:
@@ -33,6 +34,12 @@ def format_notes(
     return {"notes": notes} if any(notes) else {}
 
 
+def format_corrections(translations: Sequence[Translation]) -> dict[str, list[list[dict[str, Any]]]]:
+    """Return the corrections that each text matches, if any does."""
+    matches = [[match.to_dict() for match in translation.corrections] for translation in translations]
+    return {"corrections": matches} if any(matches) else {}
+
+
 def join_notes(translation: Translation, language: SourceLanguage) -> list[str]:
     """Return the notes of a translation. One note about the language of the text is enough."""
     if not language.note:
@@ -45,7 +52,7 @@ def format_language(code: str) -> dict[str, Any]:
     return {"code": code, "name": language_name(code)}
 
 
-def format_model(model: ServedModel) -> dict[str, Any]:
+def format_model(model: ServedModel, user: str) -> dict[str, Any]:
     translator = model.translator
     return {
         "name": model.name,
@@ -57,7 +64,7 @@ def format_model(model: ServedModel) -> dict[str, Any]:
         "alignment": translator.engine.capabilities.alignment,
         "attention": translator.engine.capabilities.attention,
         "calibrated": model.is_calibrated,
-        "adapters": model.list_adapters(),
+        "adapters": model.list_adapters(user),
     }
 
 

@@ -41,8 +41,13 @@ class RequestRejected(Exception):
         self.status, self.error = status, error
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
-    def to_response(self) -> Response:
-        return NanSafeJSONResponse({"error": self.error}, self.status, headers=self.headers)
+    def to_response(self, path: str = "") -> Response:
+        return NanSafeJSONResponse(format_error(path, self.error), self.status, headers=self.headers)
+
+
+def format_error(path: str, message: str) -> dict[str, str]:
+    """Return an error in the format of LibreTranslate, or of DeepL for its paths."""
+    return {"message" if path.startswith("/v2/") else "error": message}
 
 
 class TooManyNumbersError(RequestError):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from manyheads.confidence_policy import DEFAULT_MIN_CONFIDENCE, Below
+from manyheads.documents.suffixes import DOCUMENT_SUFFIXES
 from manyheads.serve.limits import ServerLimits
 
 MAX_WIDTH = 2**20
@@ -38,14 +39,39 @@ AdapterField = Annotated[
     BeforeValidator(lambda value: None if value == "" else value),
     Field(description="Name of an adapter of the model; /models lists them."),
 ]
+GlossaryField = Annotated[
+    dict[Text, Text] | Text | None,
+    BeforeValidator(lambda value: None if value == "" else value),
+    Field(
+        description="Terms and what they must become, or the name of a stored glossary; /glossaries lists "
+        "them.",
+        examples=[{"invoice": "Rechnung"}],
+    ),
+]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 BELOW_MEANING = "keep the translation (the default), mark it with [?], return the source text, or nothing."
+Confidence = Annotated[
+    Probability | None,
+    default_if_empty(None),
+    Field(description=f"Where below applies: {DEFAULT_MIN_CONFIDENCE} by default, for calibrated models."),
+]
+BelowChoice = Annotated[
+    Below | None,
+    default_if_empty(None),
+    Field(description=f"If a translation has less than min_confidence: {BELOW_MEANING}"),
+]
 
 
 # ---- requests
 
 
-class TranslateRequest(BaseModel):
+class StrictRequest(BaseModel):
+    """A request whose unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TranslateRequest(StrictRequest):
     q: Texts
     source: Annotated[Text, Field(description='The language of q, or "auto".', examples=["en"])]
     target: Target
@@ -58,29 +84,32 @@ class TranslateRequest(BaseModel):
     details: Annotated[
         bool, Field(description="Return tokens, their scores and the alignment; for format text.")
     ] = False
-    min_confidence: Annotated[
-        Probability | None,
-        default_if_empty(None),
-        Field(
-            description=f"Where below applies: {DEFAULT_MIN_CONFIDENCE} by default, for calibrated models."
-        ),
-    ] = None
-    below: Annotated[
-        Below | None,
-        default_if_empty(None),
-        Field(description=f"If a translation has less than min_confidence: {BELOW_MEANING}"),
-    ] = None
+    min_confidence: Confidence = None
+    below: BelowChoice = None
+    model: Model = None
+    adapter: AdapterField = None
+    glossary: GlossaryField = None
+    api_key: Key = None
+
+
+class FileRequest(StrictRequest):
+    """The fields beside the file."""
+
+    source: Annotated[Text, Field(description='The language of the document, or "auto".', examples=["en"])]
+    target: Target
+    min_confidence: Confidence = None
+    below: BelowChoice = None
     model: Model = None
     adapter: AdapterField = None
     api_key: Key = None
 
 
-class DetectRequest(BaseModel):
+class DetectRequest(StrictRequest):
     q: Texts
     api_key: Key = None
 
 
-class ScoreRequest(BaseModel):
+class ScoreRequest(StrictRequest):
     q: Texts
     translation: Annotated[Text | list[Text], Field(description="A translation of each text of q.")]
     source: Source
@@ -90,7 +119,7 @@ class ScoreRequest(BaseModel):
     api_key: Key = None
 
 
-class LookRequest(BaseModel):
+class LookRequest(StrictRequest):
     q: Annotated[Text, Field(description="One sentence.", examples=["I go home."])]
     source: Source
     target: Target
@@ -113,13 +142,29 @@ class WalkRequest(LookRequest):
     parameters: Annotated[bool, Field(description="Include the learned numbers of the layer.")] = False
 
 
+class UndoRequest(BaseModel):
+    q: Annotated[
+        Text, Field(description="The text whose translation was corrected.", examples=["I go home."])
+    ]
+    source: Annotated[Text, Field(description='The language of q, or "auto".', examples=["en"])]
+    target: Target
+    model: Model = None
+    api_key: Key = None
+
+
+class SuggestRequest(UndoRequest):
+    s: Annotated[Text, Field(description="The right translation.", examples=["나는 집에 간다."])]
+
+
 # ---- responses
 
 Number = float | None  # null where it is not finite
 
 
 class ErrorResponse(BaseModel):
-    error: str
+    model_config = ConfigDict(json_schema_extra={"required": []})
+    error: str | None = None
+    message: Annotated[str | None, Field(description="In place of error, for the paths of DeepL.")] = None
     code: Annotated[
         Literal["too_many_numbers"] | None, Field(description="Identifies some errors for programs.")
     ] = None
@@ -127,7 +172,7 @@ class ErrorResponse(BaseModel):
 
 class Detection(BaseModel):
     language: str
-    confidence: Annotated[float, Field(ge=0, le=100, description="In percent.")]
+    confidence: Annotated[int, Field(ge=0, le=100, description="In percent.")]
 
 
 class WordDetail(BaseModel):
@@ -164,6 +209,20 @@ class TranslationDetails(BaseModel):
     ]
 
 
+class CorrectionMatch(BaseModel):
+    """A correction that a text or a sentence of it matches."""
+
+    match: Annotated[
+        Literal["exact", "adapted", "similar"],
+        Field(description="exact, adapted: its target is the translation. similar: for comparison."),
+    ]
+    similarity: Probability
+    source: str
+    target: str
+    who: str
+    when: str
+
+
 class TranslateResponse(BaseModel):
     """Values are lists if q is a list. Fields that were not requested are absent."""
 
@@ -179,6 +238,18 @@ class TranslateResponse(BaseModel):
     notes: Annotated[
         list[str] | list[list[str]] | None, Field(description="What was unusual, if anything was.")
     ] = None
+    corrections: Annotated[
+        list[CorrectionMatch] | list[list[CorrectionMatch]] | None,
+        Field(description="Your corrections that match, if any do."),
+    ] = None
+
+
+class SuggestResponse(BaseModel):
+    success: bool
+
+
+class FileResponse(BaseModel):
+    translatedFileUrl: Annotated[str, Field(description="Where the document is for ten minutes.")]
 
 
 class LanguageInfo(BaseModel):
@@ -225,6 +296,10 @@ class ModelInfo(BaseModel):
     attention: Annotated[bool, Field(description="Whether /attention, /look and /walk are available.")]
     calibrated: Annotated[bool, Field(description="Whether translations have a confidence.")]
     adapters: Annotated[list[str], Field(description="Adapters that a request may name.")]
+
+
+class GlossaryInfo(BaseModel):
+    name: str
 
 
 class ScoreDetails(BaseModel):
@@ -310,6 +385,7 @@ ERROR_DESCRIPTIONS = {
     408: "The client sent its request too slowly.",
     413: "The body is too large.",
     415: "The body is neither JSON nor a form, or is compressed.",
+    429: "Too many requests, suggestions or wrong API keys of a client. Retry-After says when to retry.",
     503: "The queue is full, or the request timed out. Retry-After says when to retry.",
 }
 RETRY_AFTER_HEADER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
@@ -317,7 +393,7 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     code: {
         "model": ErrorResponse,
         "description": description,
-        **({"headers": RETRY_AFTER_HEADER} if code == 503 else {}),
+        **({"headers": RETRY_AFTER_HEADER} if code in (429, 503) else {}),
     }
     for code, description in ERROR_DESCRIPTIONS.items()
 }
@@ -329,7 +405,7 @@ def describe_request_body(
     """Describe the request body of an operation for every content type, with the limits of this server."""
     schema = schema_class.model_json_schema()
     properties = schema["properties"]
-    for key in ("q", "translation"):
+    for key in ("q", "s", "translation", "text"):
         for option in properties.get(key, {}).get("anyOf", [properties.get(key, {})]):
             if option.get("type") == "string":
                 option["maxLength"] = limits.max_characters
@@ -340,7 +416,12 @@ def describe_request_body(
     for key in ("source", "target"):
         if key in properties:
             properties[key]["enum"] = [*languages, *(["auto"] if "auto" in str(properties[key]) else [])]
-    media_types = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+    media_types = ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"]
+    if schema_class is FileRequest:
+        media_types = media_types[-1:]
+        formats = ", ".join(DOCUMENT_SUFFIXES)
+        properties["file"] = {"type": "string", "format": "binary", "description": f"A document: {formats}."}
+        schema["required"].append("file")
     return {
         "requestBody": {
             "required": True,

@@ -5,9 +5,10 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from manyheads.loading import list_adapters
+from manyheads.loading import list_adapters, read_adapter_space
 from manyheads.search.request_source import RequestFeed
 from manyheads.translator import Translator
 
@@ -77,10 +78,15 @@ class ServedModel:
         """Whether its engine runs adapters."""
         return hasattr(self.translator.engine, "with_adapter")
 
-    def list_adapters(self) -> list[str]:
-        """Return the names of the adapters that requests may choose."""
+    def list_adapters(self, user: str | None = None) -> list[str]:
+        """Return the names of the adapters that requests may choose; of a user, without those of others."""
         folder = getattr(self.translator, "folder", None)
-        return list_adapters(folder) if folder is not None and self.can_adapt else []
+        if folder is None or not self.can_adapt:
+            return []
+        names = list_adapters(folder)
+        if user is None:
+            return names
+        return [name for name in names if read_adapter_space(folder, name) in (None, user)]
 
     def warm_up(self) -> None:
         """Translate a sentence: the first one is slow, and shows that the model works.
@@ -120,6 +126,11 @@ def name_models(translators: Sequence[Translator]) -> list[ServedModel]:
         counts[pair] += 1
         models.append(ServedModel(pair if counts[pair] == 1 else f"{pair}-{counts[pair]}", translator))
     return models
+
+
+def set_decoding(translator: Translator, options: dict[str, Any]) -> None:
+    """Change how a model searches; what is not given stays as its folder says."""
+    translator.decoding = replace(translator.decoding, **options)
 
 
 @contextmanager

@@ -6,9 +6,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -16,11 +18,13 @@ from manyheads.errors import ConfigError, RequestError
 from manyheads.loading import load
 from manyheads.named_models.resolution import resolve_model
 from manyheads.serve.allowed_hosts import AllowedHosts
+from manyheads.serve.api_keys import MISSING_KEY
 from manyheads.serve.app import ServerApp, create_app
 from manyheads.serve.frontends import FrontEndSettings, choose_num_processes, run_front_ends
+from manyheads.serve.glossaries import GlossaryStore
 from manyheads.serve.http_protocol import create_protocol
 from manyheads.serve.limits import ServerLimits
-from manyheads.serve.served_model import name_models
+from manyheads.serve.served_model import name_models, set_decoding
 from manyheads.serve.training import TrainingRuns
 
 LOG = logging.getLogger("manyheads.serve")
@@ -38,12 +42,16 @@ def serve(
     device: str | None = None,
     limits: ServerLimits | None = None,
     api_key: str | None = None,
+    user_keys: Mapping[str, str] | None = None,
+    corrections: bool = False,
     allow_hosts: Sequence[str] = (),
     allow_origins: Sequence[str] = (),
     log_text: bool = False,
     log_requests: bool = True,
     runs: Sequence[Path] = (),
+    glossaries: Path | None = None,
     processes: int | None = None,
+    decoding: dict[str, Any] | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; requests that were accepted are finished.
 
@@ -53,23 +61,33 @@ def serve(
     allowed_hosts = AllowedHosts.for_host(host, allow_hosts, allow_origins)
     if api_key is not None and not api_key.strip():
         raise ConfigError("the API key is empty: set one with --api-key or MANYHEADS_API_KEY, or unset both")
+    if corrections and api_key is None and not user_keys:
+        raise ConfigError(MISSING_KEY)
     server_socket = bind_socket(host, port)
     configure_logging()
     LOG.info("loading %s", ", ".join(map(str, folders)))
     models = name_models([load(folder, engine=engine, device=device) for folder in folders])
     for model in models:
+        set_decoding(model.translator, decoding or {})
         model.warm_up()
     limits = limits or ServerLimits()
-    options = {"api_key": api_key, "log_text": log_text, "log_requests": log_requests}
+    options: dict[str, Any] = {
+        "api_key": api_key, "user_keys": dict(user_keys or {}), "corrections": corrections,
+        "log_text": log_text, "log_requests": log_requests,
+        "glossaries": None if glossaries is None else str(glossaries.resolve()),
+    }  # fmt: skip
+    GlossaryStore(glossaries, limits)  # which refuses a folder that is none
     description = ", ".join(f"{model.name} ({model.translator.engine.name})" for model in models)
     num_processes = processes or choose_num_processes(models)
     if num_processes > 1:
         paths = list(map(resolve_model, folders))
         TrainingRuns(runs)  # which refuses a folder that is none
-        settings = FrontEndSettings(paths, limits, (host, allow_hosts, allow_origins), runs, options)
         configure_process()
         description += f", {num_processes} processes on {format_url(server_socket)}"
-        with server_socket:
+        with server_socket, tempfile.TemporaryDirectory(prefix="manyheads-") as document_folder:
+            options["document_folder"] = document_folder
+            hosts = host, allow_hosts, allow_origins
+            settings = FrontEndSettings(paths, limits, hosts, runs, options, decoding or {})
             run_front_ends(models, settings, num_processes, server_socket, description)
         return
     app = create_app(models, limits, allowed_hosts, runs=runs, **options)

@@ -1,17 +1,18 @@
 """Tasks of the worker thread that translate and score texts."""
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from manyheads.confidence_policy import ConfidencePolicy
+from manyheads.documents.html_document import HtmlDocument
 from manyheads.errors import RequestError
 from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import TranslationOptions
 from manyheads.pipeline.preparation import TextPreparer
-from manyheads.serve.html_document import HtmlDocument
 from manyheads.serve.jobs import JobSize
 from manyheads.serve.served_model import ServedModel, suppress_warnings
+from manyheads.text.term_matching import Glossary
 from manyheads.translation import Translation
 
 MakeResults = Callable[[list[Translation]], list[Translation]]
@@ -25,6 +26,8 @@ class TextTask:
 
     model: ServedModel
     nbest: int = 1
+    glossary: Glossary | None = field(default=None, kw_only=True)
+    space: str | None = field(default=None, kw_only=True)  # of the corrections that are used, if any are
 
     @property
     def can_join(self) -> bool:
@@ -37,12 +40,14 @@ class TextTask:
     @property
     def options(self) -> dict[str, Any]:
         """The options of `Translator.translate`."""
-        return {"beam": max(self.nbest, self.model.translator.decoding.beam), "nbest": self.nbest}
+        beam = max(self.nbest, self.model.translator.decoding.beam)
+        terms = {} if self.glossary is None else {"glossary": self.glossary}
+        return {"beam": beam, "nbest": self.nbest, "corrections": self.space or False, **terms}
 
     @property
     def stage_key(self) -> Hashable:
-        """Tasks with the same key can share their stages."""
-        return self.model, *self.options.items()
+        """Tasks with the same key can share their stages; None: they are for this task alone."""
+        return None if self.glossary is not None else (self.model, *self.options.items())
 
     def size(self, items: Sequence[str]) -> JobSize:
         return self.estimate_size(self.begin(items)[0])
@@ -83,13 +88,25 @@ class TranslateTask(TextTask):
 
 
 @dataclass(frozen=True)
+class DocumentTask(TextTask):
+    """Translate texts of a document, with the alignment that places what is inside them."""
+
+    def begin(self, items: Sequence[str]) -> tuple[list[str], MakeResults]:
+        return list(items), lambda translations: translations
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**super().options, "alignment": self.model.can_align, "scores": "total"}
+
+
+@dataclass(frozen=True)
 class TranslateHtmlTask(TextTask):
     """Translate HTML and keep its tags. html_document.py states the rules."""
 
     policy: ConfidencePolicy | None = None  # for each of the texts of a page
 
     def begin(self, items: Sequence[str]) -> tuple[list[str], MakeResults]:
-        documents = [HtmlDocument(page, whole_blocks=self.model.can_align) for page in items]
+        documents = [HtmlDocument(page) for page in items]
 
         def render(translations: list[Translation]) -> list[Translation]:
             remaining = iter(translations)

@@ -24,6 +24,7 @@ from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID, Subword
 from manyheads.errors import DataError
 from manyheads.text import clean
 from manyheads.text.invalid import LONE_SURROGATE
+from manyheads.text.term_annotation import TERM_SYMBOLS, AnnotationRemover
 from manyheads.text.verbatim import COPY_SYMBOLS
 
 WORD_START = "\u2581"  # written by SentencePiece for a space; it decodes the character to a space too
@@ -89,8 +90,11 @@ class SubwordTokenizer:
     ) -> Self:
         """Train on sentences. `extra_symbols` become pieces besides the symbols of the config."""
         model, source = io.BytesIO(), ErrorRecordingIterable(sentences)
-        copy_symbols = COPY_SYMBOLS if config.copy_symbols else ()
-        symbols = list(dict.fromkeys([*copy_symbols, *config.user_symbols, *extra_symbols]))
+        reserved = [
+            *(COPY_SYMBOLS if config.copy_symbols else ()),
+            *(TERM_SYMBOLS if config.term_symbols else ()),
+        ]
+        symbols = list(dict.fromkeys([*reserved, *config.user_symbols, *extra_symbols]))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=map(normalize, source),
@@ -179,14 +183,34 @@ class SubwordTokenizer:
 
     @cached_property
     def known_characters(self) -> frozenset[str]:
-        """The characters that are not spelled in bytes, those of copy symbols left out."""
+        """The characters that are not spelled in bytes, those of reserved symbols left out."""
         pieces = [piece for piece in self.pieces[NUM_SPECIAL_TOKENS:] if not BYTE_PIECE.fullmatch(piece)]
-        return frozenset("".join(piece for piece in pieces if piece not in COPY_SYMBOLS)) - {WORD_START}
+        reserved = {*COPY_SYMBOLS, *TERM_SYMBOLS}
+        return frozenset("".join(piece for piece in pieces if piece not in reserved)) - {WORD_START}
 
     @cached_property
     def has_copy_symbols(self) -> bool:
         """Whether every copy symbol is one piece."""
         return set(COPY_SYMBOLS) <= set(self.pieces)
+
+    @cached_property
+    def has_term_symbols(self) -> bool:
+        """Whether every symbol of terms is one piece."""
+        return set(TERM_SYMBOLS) <= set(self.pieces)
+
+    @cached_property
+    def annotation_remover(self) -> AnnotationRemover:
+        """What finds the ids of a text among those of its annotated terms."""
+        return AnnotationRemover(self.pieces, WORD_START)
+
+    @cached_property
+    def word_start_ids(self) -> frozenset[int]:
+        """The ids of pieces that start a word, or are no part of one."""
+        return frozenset(
+            token
+            for token, piece in enumerate(self.pieces)
+            if token > EOS_ID and not piece[:1].isalnum() and piece[:1] != "<"
+        )
 
     def id_to_piece(self, token_id: int) -> str:
         """Return the piece of an id."""

@@ -38,7 +38,7 @@ URL_BODY = r"(?:[!#-;=?-\[\]_a-z~]++|(?<=[/=_?&#-])[^\x00-\x7f\s\u3000-\u303f\uf
 CURRENCY, SPACE = "[$€£¥₩]", r"[ \u00a0\u202f]"
 PERCENT = rf"{SPACE}?[%‰](?![A-Za-z0-9(])"
 PATTERN = re.compile(
-    r"(?P<symbol>\u27e6[0-7]\u27e7)"
+    r"(?P<symbol>\u27e6[0-7t=/]\u27e7)"
     rf"|(?P<url>(?<![A-Za-z0-9])(?:{SCHEME}){URL_BODY})"
     r"|(?P<email>(?<![A-Za-z0-9_.+%-])[A-Za-z0-9_.+%-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++)"
     rf"|(?P<placeholder>{PLACEHOLDER.pattern})"

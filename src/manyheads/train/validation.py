@@ -106,6 +106,7 @@ class Validator:
             max_length=max_length,
             decoding=self.config.decoding,
             uses_copy_symbols=self.config.augmentation.copied > 0 and subwords.has_copy_symbols,
+            uses_term_symbols=self.config.augmentation.terms > 0 and subwords.source.has_term_symbols,
         )
 
     def _batches(self, store: Store) -> Batches:

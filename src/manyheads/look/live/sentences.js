@@ -23,7 +23,7 @@ const ASCII_MARKS = Object.fromEntries(
 const INVISIBLE = /[\p{Cc}\p{Cf}]/u;
 const WORD = /\p{L}{2,}/gu;
 const [MIN_LONGEST, MIN_SINGLE] = [4, 6]; // letters of the longest of several words in capitals, and of one alone
-const COPY_SYMBOL = /\u27e6[0-7]\u27e7/g;
+const COPY_SYMBOL = /\u27e6[0-7t=/]\u27e7/g;
 
 // [{text, isTranslated}]: sentences and what is between them. Together they are the text. Sentences that do not fit are
 // split where possible.

@@ -118,7 +118,7 @@ export class Subwords {
 
   // The characters that are not spelled in bytes.
   get knownCharacters() {
-    this.characters ??= new Set([...this.ids.keys()].filter((piece) => !/^\u27e6[0-7]\u27e7$/.test(piece)).join(""));
+    this.characters ??= new Set([...this.ids.keys()].filter((piece) => !/^\u27e6[0-7t=/]\u27e7$/.test(piece)).join(""));
     return this.characters;
   }
 

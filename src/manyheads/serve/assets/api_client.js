@@ -42,13 +42,13 @@ export function post(path, fields, signal) {
   });
 }
 
-// Retry while the server is busy (503), after the delay that it asks for.
+// Retry while the server is busy (503, or 429 for one client), after the delay that it asks for.
 export async function retryWhileBusy(send, signal, onWait) {
   for (;;) {
     try {
       return await send();
     } catch (error) {
-      if (error.status !== 503) throw error;
+      if (error.status !== 503 && error.status !== 429) throw error;
       onWait(error.retryAfter);
       await sleep(1000 * error.retryAfter, signal);
     }

@@ -16,7 +16,7 @@ export class TranslateView {
     this.sourceLanguage = page.current.source; // or auto
     this.numAlternatives = Math.min(3, page.settings.alternativesLimit);
     this.controller = new AbortController();
-    this.result = new TranslationResult(page);
+    this.result = new TranslationResult(page, () => this.translate());
     this.files = new FileTranslation(page, () => ({
       source: this.sourceLanguage,
       target: page.current.target,

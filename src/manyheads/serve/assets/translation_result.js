@@ -1,14 +1,17 @@
 // A translation with its confidence, the probability and the alignment of its words, and its alternatives.
 
 import { element, isTouchScreen } from "./look/dom.js";
+import { CorrectionEditor } from "./correction_editor.js";
 import { confidenceLevel, fillWithWords, formatPercent } from "./word_spans.js";
 
 const LANGUAGE_NOTE = "looks like "; // which the view shows beside the text, in the language of the page
 
 export class TranslationResult {
-  constructor(page) {
+  // `retranslate` requests the translation again.
+  constructor(page, retranslate) {
     this.page = page;
     this.response = null; // with its request
+    this.corrections = new CorrectionEditor(page, retranslate);
   }
 
   // Returns the elements that the view lays out.
@@ -28,14 +31,17 @@ export class TranslationResult {
       alternatives: element("ol", { class: "alternatives-list" }),
       noAlternatives: element("p", { class: "quiet no-alternatives", hidden: true }, texts.noAlternatives),
     });
+    const { edit, undo, form, similar } = this.corrections.build(showMessage);
     parts.box = element(
       "div",
       { class: "box" },
-      element("div", { class: "row" }, element("span", { class: "name" }, texts.translation), parts.copy),
+      element("div", { class: "row" }, element("span", { class: "name" }, texts.translation), edit, undo, parts.copy),
       parts.output,
+      form,
       parts.confidence,
       parts.sentenceLegend,
       parts.notes,
+      similar,
       parts.legend,
     );
     parts.alignment = element(
@@ -65,6 +71,7 @@ export class TranslationResult {
     this.parts.output.lang = target;
     this.parts.source.lang = source;
     this.parts.alternatives.lang = target;
+    this.corrections.setLanguage(target);
   }
 
   get wordsHint() {
@@ -92,6 +99,7 @@ export class TranslationResult {
     parts.legend.hidden = !response?.details?.words.some(({ probability }) => probability !== null);
     this.showAlternatives();
     this.showConfidence();
+    this.corrections.show(response);
     if (isNew) parts.announcement.textContent = response?.translatedText ?? "";
     if (!response) {
       parts.output.replaceChildren(texts.nothing);

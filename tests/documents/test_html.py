@@ -3,13 +3,14 @@
 import random
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.serve import html_tokenizer
-from manyheads.serve.html_document import HtmlDocument
+from manyheads.documents import html_tokenizer
+from manyheads.documents.html_document import HtmlDocument
 from manyheads.translation import Translation
 
 
@@ -26,9 +27,12 @@ def reverse_translation(text: str) -> Translation:
     )
 
 
-def translate(page: str, whole: bool = True) -> str:
-    document = HtmlDocument(page, whole)
-    return document.render([reverse_translation(text) for text in document.texts])
+def translate(page: str, is_aligned: bool = True) -> str:
+    document = HtmlDocument(page)
+    translations = [reverse_translation(text) for text in document.texts]
+    if not is_aligned:
+        translations = [replace(translation, alignment=None) for translation in translations]
+    return document.render(translations)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +106,23 @@ def test_words_are_given_to_the_first_of_two_tags() -> None:
     assert document.render([translation]) == "<i>a b c d e</i> g <b>f</b>"
 
 
-def test_without_an_alignment_text_between_tags_is_translated_separately() -> None:
-    assert translate("one two <b>three four</b> five", whole=False) == "two one <b>four three</b> five"
+@pytest.mark.parametrize(
+    ("page", "text", "expected"),
+    [
+        ("one two <b>three four</b> five", "five four three two one", "five <b>four three</b> two one"),
+        ("I <b>go</b> home.", "Je vais maison.", "Je <b>vais</b> maison."),
+        ("See <a href='x'>Figure 2</a> for more.", "mehr: siehe Figure 2",
+         "mehr: siehe <a href='x'>Figure 2</a>"),
+        ("<i>a</i> b", "", "<i></i>"),
+    ],
+)  # fmt: skip
+def test_without_an_alignment_sentences_stay_whole_and_tags_go_by_same_words_and_positions(
+    page: str, text: str, expected: str
+) -> None:
+    document = HtmlDocument(page)
+    (source,) = document.texts
+    assert "<" not in source
+    assert document.render([Translation(source, text)]) == expected
 
 
 def find_tags(page: str) -> list[str]:
@@ -125,12 +144,12 @@ def random_page(rng: random.Random, depth: int = 0) -> str:
     return " ".join(parts)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_every_tag_and_word_comes_out_once_and_well_nested(whole: bool) -> None:
+@pytest.mark.parametrize("is_aligned", [True, False])
+def test_every_tag_and_word_comes_out_once_and_well_nested(is_aligned: bool) -> None:
     rng = random.Random(1)
     for _ in range(300):
         page = random_page(rng)
-        output = translate(page, whole)
+        output = translate(page, is_aligned)
         assert find_tags(output) == find_tags(page)
         words = [sorted(re.sub(r"<[^>]*>", " ", html).split()) for html in (page, output)]
         assert words[0] == words[1]
@@ -167,8 +186,8 @@ PIECES = [
     st.lists(st.sampled_from([*PIECES, "<script>", "<a href=", "&#x110000;", "\x00", "word"]), max_size=40)
 )
 def test_malformed_html_never_fails(pieces: list[str]) -> None:
-    for whole in (True, False):
-        assert isinstance(translate("".join(pieces), whole), str)
+    for is_aligned in (True, False):
+        assert isinstance(translate("".join(pieces), is_aligned), str)
 
 
 REPEATED_PIECES = ["<b>", "<a '\"", "<!--", "<b></i>", "</b>", "<p><b>x</p>", "<", "&", "<b>x "]
@@ -236,10 +255,10 @@ BROKEN_MARKUP = [
 CUT_OFF_TAGS = ["<em", "</em", "<em ", "<em\n", "<br/", '<a href="x y', "<a href=", "<!-- x", "<!D", "<?p"]
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("is_aligned", [True, False])
 @pytest.mark.parametrize("markup", BROKEN_MARKUP)
-def test_broken_markup_keeps_its_bytes(markup: str, whole: bool) -> None:
-    assert translate(f"<p>a b {markup} c d</p>", whole) == f"<p>b a {markup} d c</p>"
+def test_broken_markup_keeps_its_bytes(markup: str, is_aligned: bool) -> None:
+    assert translate(f"<p>a b {markup} c d</p>", is_aligned) == f"<p>b a {markup} d c</p>"
 
 
 @pytest.mark.parametrize("markup", CUT_OFF_TAGS)

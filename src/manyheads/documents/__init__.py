@@ -1,0 +1,1 @@
+"""Documents: texts in, translations out, layout kept. `document.read_document` reads every format."""

@@ -1,0 +1,1 @@
+"""The translation memory: corrections of translations, and which of them a text matches."""
