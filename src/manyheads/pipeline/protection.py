@@ -93,7 +93,8 @@ class SentenceProtector:
         """Return a segment without long text that is copied, such as URLs of many tokens."""
         if len(segment.text) < MIN_LONG_SPAN:
             return [segment]
-        spans = [span for span in self.find_spans(segment.text) if span.end - span.start >= MIN_LONG_SPAN]
+        joined = join_codes(segment.text, self.find_spans(segment.text))
+        spans = [span for span in joined if span.end - span.start >= MIN_LONG_SPAN]
         return self.split_at_spans(segment.text, spans) if spans else [segment]
 
     def split_at_spans(self, text: str, spans: Sequence[Span]) -> list[Segment]:

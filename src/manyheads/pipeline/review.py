@@ -41,21 +41,16 @@ class Reviewer:
             return []
         unreviewed = [sentence for sentence in sentences if sentence.must_retry is None]
         if unreviewed and self.confidence is not None:
-            self._review_unreviewed(unreviewed, self.confidence)
+            self._review_unreviewed(unreviewed)
         if self.terms is not None:
             for sentence in unreviewed:
                 if sentence.terms and self.terms.find_missing(sentence):
                     sentence.must_retry = True
         return [sentence for sentence in sentences if sentence.must_retry]
 
-    def _review_unreviewed(self, sentences: Sequence[SentenceJob], confidence: ConfidenceModel) -> None:
+    def _review_unreviewed(self, sentences: Sequence[SentenceJob]) -> None:
         self._set_confidences(sentences)
-        failures = find_failures(
-            [sentence.plain_source for sentence in sentences],
-            [sentence.hypotheses[0].tokens for sentence in sentences],
-            [sentence.request.constraints.max_length for sentence in sentences],
-            confidence.calibration.log_length_ratio,
-        )
+        failures = self._find_failures([(own, own.hypotheses[0]) for own in sentences])
         for sentence, failure in zip(sentences, failures, strict=True):
             sentence.must_retry = failure is not None and self.can_retry
             if failure is not None:
@@ -77,7 +72,12 @@ class Reviewer:
         """
         lacking = yield from self._force_terms(sentences)
         if self.confidence is not None and self.can_retry:
-            failed = [own for own in sentences if own not in lacking or self._find_failure(own) is not None]
+            failures = self._find_failures([(own, own.hypotheses[0]) for own in sentences])
+            failed = [
+                own
+                for own, failure in zip(sentences, failures, strict=True)
+                if failure is not None or own not in lacking
+            ]
             yield from self._plan_second_try(failed)
         if self.terms is not None:
             for sentence in lacking:
@@ -174,13 +174,23 @@ class Reviewer:
             for sentence, hypotheses in zip(sentences, lists, strict=True)
             for hypothesis in hypotheses
         ]
-        sources = [sentence.plain_source for sentence, _ in pairs]
-        outputs = [hypothesis.tokens for _, hypothesis in pairs]
-        limits = [sentence.request.constraints.max_length for sentence, _ in pairs]
-        failures = find_failures(sources, outputs, limits, self.confidence.calibration.log_length_ratio)
-        log_p = [hypothesis.log_probability for _, hypothesis in pairs]
-        confidences = self.confidence.compute(sources, outputs, log_p).tolist()
+        confidences = self.confidence.compute(
+            [sentence.plain_source for sentence, _ in pairs],
+            [hypothesis.tokens for _, hypothesis in pairs],
+            [hypothesis.log_probability for _, hypothesis in pairs],
+        ).tolist()
+        failures = self._find_failures(pairs)
         return zip(failures, [-1.0 if math.isnan(value) else value for value in confidences], strict=True)
+
+    def _find_failures(self, pairs: Sequence[tuple[SentenceJob, Hypothesis]]) -> list[str | None]:
+        """Return what the detectors find wrong with each hypothesis of a sentence."""
+        assert self.confidence is not None
+        return find_failures(
+            [sentence.plain_source for sentence, _ in pairs],
+            [hypothesis.tokens for _, hypothesis in pairs],
+            [sentence.request.constraints.max_length for sentence, _ in pairs],
+            self.confidence.calibration.log_length_ratio,
+        )
 
     def _cut_loops(self, sentences: Sequence[SentenceJob]) -> None:
         """Cut the loops that no try has avoided, and score what is left, all at once."""
