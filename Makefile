@@ -1,6 +1,9 @@
-# Every target creates the virtual environment with pinned versions if needed. Requires only Python 3.11 or 3.12.
+# Every target creates the virtual environment with pinned versions if needed. Requires only Python 3.11 to 3.13.
 PYTHON ?= python3
-VENV   ?= .venv
+# With TORCH=2.11.0, an environment of its own with another torch, and with the Triton that it requires.
+TORCH  ?=
+VENV   ?= .venv$(if $(TORCH),-torch-$(TORCH))
+CONSTRAINTS := $(if $(TORCH),build/constraints-torch-$(TORCH).txt,constraints.txt)
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # The tests of `make quick`: files that take seconds. Everything else runs in `make test`.
@@ -9,17 +12,26 @@ QUICK  := $(addprefix tests/contract/test_,imports.py source_style.py model_puri
           $(addprefix tests/oracles/test_,torch_transformer.py recurrent_cells.py) \
           $(addprefix tests/text/test_,clean.py segmentation.py subwords.py trees.py) tests/data/test_store.py
 ORACLES := $(VENV)/.oracles
-export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+TOOLS   := .venv-release
+CORE    := .venv-core
+CHECKED := src tests bench examples release
+export PIP_CONSTRAINT := $(CURDIR)/$(CONSTRAINTS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo paper lint quick test test-all coverage bench wheel clean
+.PHONY: help setup demo paper lint quick test test-all test-browser coverage bench soak docs dist smoke licenses sbom \
+        lock lint-deployment replay release-check clean
 
 help:      ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
 setup: $(READY)      ## create the virtual environment
 
-$(READY): pyproject.toml constraints.txt
+build/constraints-torch-%.txt: constraints.txt
+	mkdir -p build
+	sed -E '/^(torch|triton)==/d' constraints.txt > $@
+	echo 'torch==$*' >> $@
+
+$(READY): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
@@ -49,8 +61,8 @@ paper: $(READY)      ## measure the paper's tables, figures and study questions 
 	$(BIN)/manyheads paper notes --out paper
 
 lint: $(READY)       ## ruff and mypy
-	$(BIN)/ruff check src tests bench examples
-	$(BIN)/ruff format --check src tests bench examples
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
 	$(BIN)/mypy
 
 quick: lint          ## lint, type checks and the fast tests: under a minute
@@ -62,14 +74,65 @@ test: lint           ## what every change must pass
 test-all: lint $(ORACLES)   ## also the slow comparisons, and the GPU tests where there is a GPU
 	$(BIN)/pytest --numprocesses 2
 
+test-browser: $(READY)      ## the tests of the pages in headless Chromium
+	$(BIN)/pytest -m 'not gpu' $$(grep -lr 'support.browser' tests --include='test_*.py')
+
 coverage: $(READY)   ## the tests of `make test` with the share of lines that they execute
 	$(BIN)/pytest -m 'not heavy and not gpu' --numprocesses 2 --cov --cov-report=term:skip-covered
 
 bench: $(READY)      ## compare a training step with torch.nn.Transformer and Hugging Face Marian
 	$(BIN)/python bench/train_step.py
 
-wheel: $(READY)      ## build dist/manyheads-*.whl
-	$(BIN)/python -m build --wheel
+soak: $(READY)       ## an hour of mixed traffic while processes are killed and disks are full
+	test -d manyheads-demo/run/model || $(BIN)/manyheads demo
+	$(BIN)/python bench/soak.py manyheads-demo/run/model manyheads-demo/test.en
+
+# Tools of a release have an environment of their own: none of them is a dependency of the package.
+$(TOOLS)/.ready: release/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	PIP_CONSTRAINT= $(TOOLS)/bin/python -m pip install --quiet --requirement release/tools.txt
+	@touch $@
+
+docs: $(TOOLS)/.ready       ## the documents as web pages in build/docs
+	$(TOOLS)/bin/mkdocs build --quiet --strict
+
+dist: $(TOOLS)/.ready       ## build and check the wheel and the source distribution in dist/
+	rm -rf dist
+	$(TOOLS)/bin/python -m build --no-isolation
+	$(TOOLS)/bin/twine check --strict dist/*
+
+$(CORE)/.ready: dist
+	$(PYTHON) release/smoke.py dist/*.whl --keep $(CORE)
+	@touch $@
+
+smoke: $(CORE)/.ready       ## install the wheel into an empty environment, and run README's first commands there
+
+licenses: $(CORE)/.ready    ## write docs/licenses.md
+	$(TOOLS)/bin/python release/licenses.py $(CORE)/bin/python
+
+sbom: $(CORE)/.ready        ## write build/sbom.json (CycloneDX) of the core, and report its size and import times
+	mkdir -p build
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+	    --output-file build/sbom.json $(CORE)/bin/python
+	$(TOOLS)/bin/python release/measure_install.py $(CORE)/bin/python
+
+lock: $(TOOLS)/.ready       ## write the lock files with hashes from constraints.txt
+	UV=$(TOOLS)/bin/uv release/lock.sh
+
+lint-deployment: $(TOOLS)/.ready    ## check Dockerfile, compose file, workflows and CITATION.cff
+	$(TOOLS)/bin/hadolint Dockerfile
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[bp]*.yml
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
+	$(TOOLS)/bin/zizmor --offline --no-progress --quiet .github/workflows
+	$(TOOLS)/bin/yamllint --strict deploy .github
+
+replay:              ## run the steps of the Dockerfile without a container engine (root, debootstrap)
+	$(PYTHON) release/replay_dockerfile.py --work build/replay $(if $(MODELS),--models $(MODELS))
+
+release-check:       ## what is missing before a tag
+	$(PYTHON) release/check_release.py
 
 clean:               ## remove everything that the other targets created
-	rm -rf $(VENV) manyheads-demo paper dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(TOOLS) $(CORE) manyheads-demo paper dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

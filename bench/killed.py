@@ -1,10 +1,11 @@
 """A run killed with SIGKILL at random moments, compared with the same run uninterrupted.
 
-python bench/killed.py               30 kills, on the built-in corpus
+python bench/killed.py               50 kills, on the built-in corpus
 
 The final weights must be identical to the byte, the logs identical except for times, and all checkpoints
-readable at any time. Kills alternate between a step, the writing of a checkpoint, a validation and the end of
-an epoch.
+readable at any time. Validation, averaging and checkpoints that are written in the background are on. Kills
+alternate between a step, the writing of a checkpoint, a validation and the end of an epoch; the last one aims
+at the writing of the averaged model.
 """
 
 import argparse
@@ -25,8 +26,9 @@ from manyheads.errors import CheckpointError
 from manyheads.train.log import read_log
 
 MOMENTS = ("in a step", "writing a checkpoint", "validating", "at the end of an epoch")
+AVERAGING = "writing the averaged model"
 VALIDATE_EVERY = 10
-TIME_KEYS = ("seconds", "tokens_per_second", "mfu")
+TIME_KEYS = ("tokens_per_second", "mfu")  # and all whose name ends with "seconds"
 
 
 def make_data(folder: Path) -> None:
@@ -58,9 +60,9 @@ def start_run(folder: Path, run: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.DEVNULL)
 
 
-def is_writing(run: Path, started: float) -> bool:
-    """Return whether this process is writing a checkpoint; remains of an earlier one do not count."""
-    for temporary in (run / "checkpoints").glob(".*-part"):
+def is_writing(parent: Path, started: float) -> bool:
+    """Return whether this process is writing a folder; remains of an earlier one do not count."""
+    for temporary in parent.glob(".*-part"):
         try:
             if temporary.stat().st_mtime >= started:
                 return True
@@ -72,6 +74,8 @@ def is_writing(run: Path, started: float) -> bool:
 def describe_moment(run: Path, started: float) -> str:
     """Return what the run is doing, according to its files."""
     if is_writing(run, started):
+        return AVERAGING
+    if is_writing(run / "checkpoints", started):
         return "writing a checkpoint"
     lines = [line for line in read_log(run / "log.jsonl")[-2:] if line["event"] in ("train", "valid")]
     if len(lines) < 2:
@@ -104,7 +108,8 @@ def kill_run(
     first_step = time.time()
     while child.poll() is None:
         elapsed = time.time() - first_step
-        if elapsed > wait and (describe_moment(run, started) == target or elapsed > wait + 10):
+        is_late = target != AVERAGING and elapsed > wait + 10  # which comes once, at the end
+        if elapsed > wait and (is_late or describe_moment(run, started) == target):
             child.send_signal(signal.SIGKILL)
             child.wait()
             return True
@@ -113,14 +118,19 @@ def kill_run(
 
 
 def read_log_without_times(run: Path) -> list[dict[str, object]]:
-    return [{key: line[key] for key in line if key not in TIME_KEYS} for line in read_log(run / "log.jsonl")]
+    """Return the entries but those about the start of a process: how long it took, and at which step."""
+    entries = [entry for entry in read_log(run / "log.jsonl") if entry["event"] != "start"]
+    return [
+        {key: entry[key] for key in entry if key not in TIME_KEYS and not key.endswith("seconds")}
+        for entry in entries
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -136,19 +146,25 @@ def main() -> None:
             if kills >= arguments.kills:
                 assert child.wait() == 0
                 break
-            if not kill_run(child, folder / "killed", generator, started, MOMENTS[kills % len(MOMENTS)]):
+            target = AVERAGING if kills == arguments.kills - 1 else MOMENTS[kills % len(MOMENTS)]
+            if not kill_run(child, folder / "killed", generator, started, target):
                 break
             kills += 1
             moments[describe_moment(folder / "killed", started)] += 1
             problems += find_unreadable(folder / "killed")
         files = [folder / run / "model" / "weights.safetensors" for run in ("whole", "killed")]
+        whole, log = (read_log_without_times(folder / run) for run in ("whole", "killed"))
         result = {
             "kills": kills,
             "moments": dict(moments),
+            "validations": sum(line["event"] == "valid" for line in log),
+            "model": next((line["model"] for line in reversed(log) if line["event"] == "end"), None),
             "unreadable checkpoints": problems,
             "weights identical": files[0].read_bytes() == files[1].read_bytes(),
-            "log identical except times": read_log_without_times(folder / "whole")
-            == read_log_without_times(folder / "killed"),
+            "log identical except times": whole == log,
+            "first difference": next(
+                (pair for pair in zip(whole, log, strict=False) if pair[0] != pair[1]), None
+            ),
         }
     print(json.dumps(result, indent=1))
     identical = result["weights identical"] and result["log identical except times"]

@@ -1,7 +1,9 @@
 """The screenshots in docs/pictures: attention page, walk, live page, and two views of the server's page.
 
 manyheads demo --out demo --seconds 600
-python bench/screenshots.py demo/run/model           writes docs/pictures/look-*.png and serve-*.png
+python bench/screenshots.py demo/run/model --run demo/run --run other/run
+
+It writes docs/pictures/look-*.png and serve-*.png.
 
 Needs playwright, Chromium and a font with Hangul. Figures 3 to 5 of docs/look.md are not screenshots, but
 pictures that the page saved, of the model that is described there.
@@ -22,6 +24,7 @@ from manyheads.look.attention_data import build_attention_data
 from manyheads.look.forward_walk import walk_model
 from manyheads.look.html import write_page, write_walk_page
 from manyheads.look.live_page import build_live_data, write_live_page
+from manyheads.look.training_walk import compare_checkpoints
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -77,6 +80,31 @@ def take_live_screenshots(browser: Any, model: Path, out: Path) -> None:
             page.wait_for_timeout(2000)  # until every head is measured
             page.evaluate("scrollTo(0, 0)")
             page.screenshot(path=out / name, full_page=settings is desktop)
+        page = browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-US").new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector(".picture .token")
+        page.click("[data-panel='walk']")
+        page.locator('[data-block="decoder.softmax"]').click()
+        page.wait_for_timeout(1000)
+        page.locator(".panel-switch").evaluate("node => node.scrollIntoView()")
+        page.screenshot(path=out / "look-live-walk.png")
+
+
+def take_training_screenshots(browser: Any, run: Path, out: Path) -> None:
+    """The alignment of one sentence at an early and at the last step of a run with snapshots."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_page(compare_checkpoints(run, CLAUSES, device="cpu"), Path(folder) / "training.html")
+        page = browser.new_context(viewport={"width": 1240, "height": 860}, locale="en-US").new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector(".look .controls")
+        for name, step in (("look-training-early.png", 3), ("look-training-late.png", 99)):
+            page.locator("[name=snapshot]").fill(str(min(step, count_snapshots(page))))
+            page.wait_for_timeout(500)
+            page.screenshot(path=out / name)
+
+
+def count_snapshots(page: Any) -> int:
+    return int(page.locator("[name=snapshot]").get_attribute("max"))
 
 
 def open_attention(browser: Any, translator: mh.Translator, source: str, path: Path, **settings: Any) -> Any:
@@ -111,10 +139,23 @@ def take_server_screenshots(browser: Any, url: str, out: Path) -> None:
     page.screenshot(path=out / "serve-walk.png")
 
 
+def take_curves_screenshot(browser: Any, url: str, out: Path) -> None:
+    """The curves of the runs over time, with the cursor."""
+    page = browser.new_context(viewport={"width": 1240, "height": 1240}, locale="en-US").new_page()
+    page.goto(f"{url}/#training")
+    page.wait_for_selector(".curve")
+    if page.locator("[name=axis]").count():
+        page.select_option("[name=axis]", "time")
+    page.locator("[data-curve=loss] svg").hover()
+    page.wait_for_timeout(300)
+    page.screenshot(path=out / "serve-training.png")
+
+
 @contextmanager
-def run_server(model: Path) -> Iterator[str]:
-    """Serve a model on a free port; yield the URL."""
+def run_server(model: Path, runs: list[Path]) -> Iterator[str]:
+    """Serve a model and the curves of runs on a free port; yield the URL."""
     command = [sys.executable, "-m", "manyheads", "serve", str(model), "--port=0", "--device=cpu", "--quiet"]
+    command += [f"--run={run}" for run in runs]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
@@ -126,18 +167,24 @@ def run_server(model: Path) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model", type=Path, help="an English-Korean model of the built-in corpus")
+    parser.add_argument(
+        "--run", type=Path, action="append", default=[], help="runs; the first with snapshots"
+    )
     parser.add_argument("--out", type=Path, default=PICTURES, help="folder to write")
     arguments = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
     arguments.out.mkdir(parents=True, exist_ok=True)
     translator = mh.load(arguments.model, device="cpu")
-    with sync_playwright() as playwright, run_server(arguments.model) as url:
+    with sync_playwright() as playwright, run_server(arguments.model, arguments.run) as url:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         take_look_screenshots(browser, translator, arguments.out)
         take_walk_screenshot(browser, translator, arguments.out)
         take_live_screenshots(browser, arguments.model, arguments.out)
         take_server_screenshots(browser, url, arguments.out)
+        if arguments.run:
+            take_training_screenshots(browser, arguments.run[0], arguments.out)
+            take_curves_screenshot(browser, url, arguments.out)
         browser.close()
 
 

@@ -80,11 +80,12 @@ def check_replaceable(
 def lock_directory(temporary: Path) -> Iterator[None]:
     """Create an empty folder that no other process writes. Clear what a killed process left in it."""
     with open_locked(temporary) as handle:
-        for entry in os.scandir(handle):
-            if entry.is_dir(follow_symlinks=False):  # adapters or corrections that it has linked
-                shutil.rmtree(entry.name, dir_fd=handle)
-            else:
-                os.unlink(entry.name, dir_fd=handle)
+        with os.scandir(handle) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):  # such as the adapters of a model
+                    shutil.rmtree(entry.name, dir_fd=handle)
+                else:
+                    os.unlink(entry.name, dir_fd=handle)
         yield
 
 

@@ -45,6 +45,7 @@ TRAINING = TrainConfig(
     checkpoint_every=95,
     average_checkpoints=2,
     keep_checkpoints=2,
+    snapshots=True,
 )
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from support.source_tree import MODULES, SOURCE, imported_names, module_name, parse, relative_name
 
 # Every package may import these.
-FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io", "worker_processes"}
+FOUNDATION = {"errors", "config", "packed", "progress", "plot_style", "atomic_io", "worker_processes"}
 TRANSLATION = {
     "translator", "translation", "confidence_policy", "pipeline", "glossary", "loading", "named_models",
     "memory",
 }  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "judge", "documents", "bulk", "evaluate", "train", "export", "distill",
+    "confidence", *TRANSLATION, "judge", "documents", "bulk", "evaluate", "train", "export", "hub", "distill",
     "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "presets": set(),
     "packed": {"errors"},
     "progress": {"errors"},
+    "plot_style": {"errors"},
     "atomic_io": {"errors"},
     "worker_processes": {"errors"},
     "ops": set(),
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"ops"},
     "checkpoint": {"model", "text"},
     "named_models": {"checkpoint"},
+    "hub": {"checkpoint", "named_models"},
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
     "memory": {"text", "checkpoint", "named_models"},
     "confidence": {"text"},
@@ -100,10 +102,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *TRANSLATION,
     },
     "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
-    "serve": {  # of train, the log
+    "serve": {  # of train, the log; of confidence, the known words
         "text",
         "search",
         "inference",
+        "confidence",
         "evaluate",
         "look",
         "train",

@@ -102,6 +102,7 @@ def test_the_wheel_declares_its_requirements_and_its_command(wheel: Path) -> Non
         "dev",
         "figures",
         "formats",
+        "hub",
         "huggingface",
         "onnx",
         "parquet",

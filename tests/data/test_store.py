@@ -256,6 +256,19 @@ def test_a_link_in_place_of_a_temporary_folder_is_refused(tmp_path: Path) -> Non
     assert (tmp_path / "victim" / "thesis.txt").read_text() == "mine"
 
 
+def test_what_a_killed_process_left_is_cleared_folders_included_and_links_not_followed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "thesis.txt").write_text("mine")
+    (tmp_path / ".data.manyheads-part" / "adapters").mkdir(parents=True)
+    (tmp_path / ".data.manyheads-part" / "adapters" / "half").write_text("")
+    (tmp_path / ".data.manyheads-part" / "link").symlink_to("../victim")
+    write_empty(tmp_path / "data")
+    assert not (tmp_path / "data" / "adapters").exists()
+    assert (tmp_path / "victim" / "thesis.txt").read_text() == "mine"
+
+
 def test_a_link_in_place_of_a_replaced_folder_is_not_restored(tmp_path: Path) -> None:
     (tmp_path / "victim").mkdir()
     (tmp_path / ".data.manyheads-old").symlink_to("victim")

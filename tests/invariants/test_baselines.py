@@ -179,12 +179,18 @@ def test_training_and_decoding_under_autocast_follow_full_precision(architecture
     torch.testing.assert_close(logits.float(), expected[[2, 5]], atol=0.06, rtol=0.06)
 
 
-def test_init_gain_applies_to_the_transformer_only() -> None:
-    model = build_model(replace(PRESETS["tiny-rnn"].model, vocab_size=200))
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear) and module is not model.output:
-            bound = math.sqrt(6 / sum(module.weight.shape))
-            assert module.weight.detach().abs().max().item() == pytest.approx(bound, rel=0.02)
+@pytest.mark.parametrize("name", ["rnn", "convs2s", "bytenet"])
+def test_init_gain_scales_the_weights_of_every_architecture_and_is_1_for_baselines(name: str) -> None:
+    config = replace(PRESETS[f"tiny-{name}"].model, vocab_size=200)
+    assert config.init_gain == 1
+    torch.manual_seed(3)
+    whole = build_model(config)
+    torch.manual_seed(3)
+    half = build_model(replace(config, init_gain=0.5))
+    for (key, full), other in zip(whole.named_parameters(), half.parameters(), strict=True):
+        is_unscaled = (full.dim() == 1 and "weight_g" not in key) or "energy" in key
+        is_unscaled |= key.startswith(("output.", "source_", "target_"))
+        torch.testing.assert_close(other, full if is_unscaled else full / 2, msg=key)
 
 
 @pytest.mark.parametrize("name", ["", *BASELINES["tiny"]])

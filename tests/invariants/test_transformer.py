@@ -319,6 +319,28 @@ def test_init_gain_scales_linear_maps_and_not_embeddings() -> None:
         assert torch.equal(other, full if is_unscaled else full / 2), name
 
 
+def test_the_authors_initial_weights_are_those_of_torch() -> None:
+    """torch.nn.MultiheadAttention initializes W_Q, W_K and W_V as one matrix, as tensor2tensor does."""
+    torch.manual_seed(4)
+    model = mh.Transformer(mh.TransformerConfig(vocab_size=20, layers=1, init="authors"))
+    theirs = nn.MultiheadAttention(512, 8)
+    for attention in (model.encoder[0].self_attention, model.decoder[0].cross_attention):
+        for linear in (attention.w_q, attention.w_k, attention.w_v):
+            bound = theirs.in_proj_weight.abs().max().item()
+            assert linear.weight.abs().max().item() == pytest.approx(bound, rel=0.001)
+        assert attention.w_o.weight.abs().max().item() == pytest.approx((6 / 1024) ** 0.5, rel=0.001)
+    assert model.encoder[0].feed_forward.w_1.weight.abs().max().item() == pytest.approx(
+        (6 / 2560) ** 0.5, rel=0.001
+    )
+
+
+def test_a_gain_beside_the_authors_initial_weights_is_refused() -> None:
+    with pytest.raises(
+        mh.ConfigError, match=r'init_gain is 1\.0, but model\.init = "authors" sets the scale'
+    ):
+        mh.TransformerConfig(init="authors", init_gain=1.0)
+
+
 def test_every_weight_is_initialized_in_one_function() -> None:
     config = replace(SMALL, attention="additive", positions="learned", norm="pre", output_bias=True)
     model = mh.Transformer(config)

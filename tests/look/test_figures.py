@@ -67,6 +67,7 @@ def test_a_missing_hangul_font_is_a_clear_error(
     own = [entry for entry in fontManager.ttflist if "mpl-data" in entry.fname]  # all that matplotlib brings
     assert any("Last Resort" in entry.name for entry in own)
     monkeypatch.setattr(fontManager, "ttflist", own)
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", list)
     with pytest.raises(
         mh.RequestError, match=r"no installed font has Hangul \(.\), so figures cannot show it: install"
     ):

@@ -164,7 +164,7 @@ def test_live_writes_a_translator(look: Call, model: Path, tmp_path: Path) -> No
     }
     assert str(model.parent) not in page.read_text(encoding="utf-8")
     code, out, _ = look(str(model), "--live", "--compare", str(model), "-o", "two.html")
-    assert (code, out) == (0, "two.html: 0.2 MB; open it in a browser, it works offline\n")
+    assert (code, out) == (0, "two.html: 0.4 MB; open it in a browser, it works offline\n")
 
 
 @pytest.mark.parametrize(

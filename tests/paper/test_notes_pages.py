@@ -27,12 +27,13 @@ from manyheads.paper.notes.pages import (
     load_prose,
 )
 from manyheads.paper.notes.report import write_notes
-from manyheads.paper.report import import_pyplot, save_figure
+from manyheads.paper.report import save_figure
+from manyheads.plot_style import import_pyplot
 from support.untrained_model import save_untrained_model
 
 pytest.importorskip("matplotlib")
 
-OF_THE_PAPER = re.compile(r"Table \d|표 \d|row \(A\)")  # references to it
+OF_THE_PAPER = re.compile(r"Table \d|표 \d|row \(A\)|ConvS2S")  # references to it
 OF_MATHEMATICS = re.compile(r"(합이|크기가) 1인|평균이 0, 분산이 1이면")  # not spelled out in Korean
 OF_THE_RUN = {"provenance", "seconds", "questions"}
 

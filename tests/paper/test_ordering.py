@@ -4,7 +4,15 @@ import math
 
 import pytest
 
-from manyheads.paper.ordering import Difference, kendall_tau, summarize_orderings, warn_if_untrained
+from manyheads.paper.margins import SeedMargins, combine_margins
+from manyheads.paper.ordering import (
+    Difference,
+    describe_tau,
+    equivalence_bound,
+    kendall_tau,
+    summarize_orderings,
+    warn_if_untrained,
+)
 from manyheads.paper.seed_variance import SeedVariance, mean_or_none, student_t
 
 
@@ -35,9 +43,7 @@ def test_a_mean_with_a_missing_value_is_none() -> None:
     [
         (1.0, 0.4, 0.5, "holds"),
         (-1.0, 0.4, 0.5, "reversed"),
-        (-0.5, 0.4, 0.5, "chance"),
-        (0.3, 0.0, 0.5, "holds"),
-        (1.0, 0.0, 0.5, "reversed"),
+        (-0.5, 0.4, 0.5, "cannot tell"),
         (1.0, 0.4, None, "unknown"),
         (None, 0.4, 0.5, "unknown"),
         (1.0, None, 0.5, None),
@@ -50,6 +56,63 @@ def test_the_verdict_on_a_difference(
 
 
 @pytest.mark.parametrize(
+    ("ours", "margin", "verdict"),
+    [
+        (0.3, 0.2, "holds"),
+        (-0.3, 0.1, "holds"),
+        (0.3, 0.3, "cannot tell"),
+        (-0.9, 0.3, "reversed"),
+        (0.0, 9, "cannot tell"),
+    ],
+)
+def test_where_the_paper_has_no_difference_only_a_small_margin_shows_it(
+    ours: float, margin: float, verdict: str
+) -> None:
+    assert Difference(ours, 0.0, margin, bound=0.5).verdict == verdict
+
+
+def test_differences_of_the_paper_about_zero_have_an_equivalence_bound() -> None:
+    assert equivalence_bound("BLEU", -0.1, 30.0) == 0.5
+    assert equivalence_bound("perplexity", 0.03, 7.0) == pytest.approx(0.14)
+    assert equivalence_bound("BLEU", -0.3, 30.0) is None
+    assert equivalence_bound("perplexity", 0.08, 7.0) is None
+    assert equivalence_bound("BLEU", None, 30.0) is None
+
+
+def test_differences_between_equal_seeds_are_pooled_over_rows() -> None:
+    """Differences 1, 3 and -2, 0: each deviates by 1 from its row's mean, with two degrees of freedom."""
+    rows = {"base": {1: 10.0, 2: 20.0}, "a": {1: 11.0, 2: 23.0}, "b": {1: 8.0, 2: 20.0}}
+    margins = SeedMargins.estimate(rows, "base")
+    assert margins.paired is not None
+    assert margins.paired.degrees_of_freedom == 2
+    ours, margin = margins.difference(rows["a"], rows["base"])
+    assert ours == 2
+    assert margin == pytest.approx(4.303 * math.sqrt(4 / 2) / math.sqrt(2))
+
+
+def test_rows_with_one_seed_are_not_paired() -> None:
+    rows = {"base": {1: 10.0, 2: 12.0}, "a": {1: 11.0}}
+    margins = SeedMargins.estimate(rows, "base")
+    assert margins.paired is None
+    assert margins.difference(rows["a"], rows["base"]) == (0.0, margins.single.margin(1, 2))
+
+
+def test_margins_of_independent_sources_add_as_squares() -> None:
+    assert combine_margins(3.0, 4.0) == 5
+    assert combine_margins(None, 4.0) == 4
+    assert combine_margins(None, None) is None
+
+
+def test_an_interval_of_tau_is_narrow_where_margins_are_small() -> None:
+    sure = [Difference(1.0, 0.4, 0.01), Difference(2.0, 0.5, 0.01)]
+    assert (
+        describe_tau(sure)
+        == "; Kendall's tau between the two orders is +1.00, 95 % of it from +1.00 to +1.00"
+    )
+    assert describe_tau([*sure, Difference(1.0, 0.6, None)]) == ""
+
+
+@pytest.mark.parametrize(
     ("difference", "words"),
     [
         (
@@ -57,10 +120,11 @@ def test_the_verdict_on_a_difference(
             "+1.00 here, +0.40 in the paper, margin of chance ±0.50: the paper's ordering holds",
         ),
         (Difference(-1.0, 0.4, 0.5), "the paper's ordering does not hold"),
-        (Difference(0.2, 0.4, 0.5), ": within the margin of chance"),
+        (Difference(0.2, 0.4, 0.5), ": within the margin of chance: this run cannot tell"),
         (Difference(0.2, 0.4, None), "here, +0.40 in the paper: the margin of chance is unknown"),
-        (Difference(0.2, 0.0, 0.5), "within the margin of chance, as in the paper"),
-        (Difference(0.9, 0.0, 0.5), "the paper has no difference"),
+        (Difference(0.2, 0.0, 0.2, 0.5), "no difference beyond ±0.50, as in the paper (equivalence test)"),
+        (Difference(0.9, 0.0, 0.2, 0.5), "a difference beyond ±0.50, where the paper has none"),
+        (Difference(0.2, 0.0, 0.9, 0.5), "the equivalence test within ±0.50 cannot tell"),
         (Difference(0.9, None, 0.5), "+0.90 here, the paper has no such row, margin of chance ±0.50"),
         (Difference(None, 0.4, 0.5), "is not finite here, +0.40 in the paper"),
     ],
@@ -75,14 +139,14 @@ def test_orderings_are_counted() -> None:
         Difference(0.1, -0.4, 0.5), Difference(1.0, None, 0.5),
     ]  # fmt: skip
     assert summarize_orderings("BLEU", differences) == (
-        "By BLEU the paper's ordering holds in 2 of 4 rows and is reversed in 1; 1 are within the margin of "
-        "chance; Kendall's tau between the two orders is +0.00."
+        "By BLEU the paper's ordering holds in 2 of 4 rows, is reversed in 1, and 1 are within the margin of "
+        "chance; Kendall's tau between the two orders is +0.00, 95 % of it from +0.00 to +0.20."
     )
 
 
 def test_the_reference_is_part_of_the_order() -> None:
     below = [Difference(-2.0, 0.4, 0.5), Difference(-1.0, 0.6, 0.5)]  # in the paper's order among themselves
-    assert "the two orders is -0.33." in summarize_orderings("BLEU", below)
+    assert "the two orders is -0.33, 95 % of it from " in summarize_orderings("BLEU", below)
 
 
 def test_an_untrained_reference_is_warned_about() -> None:

@@ -76,10 +76,13 @@ def test_base_has_the_numbers_of_the_paper() -> None:
     ("scale", "name"), [(scale, name) for scale, baselines in BASELINES.items() for name in baselines]
 )
 def test_baselines_have_as_many_parameters_as_the_transformer(scale: str, name: str) -> None:
-    """Embeddings are the same; the rest is within 2 %."""
+    """Embeddings are the same; the rest is within 2 %. Experts have more, for as many FLOPs."""
     model = {"tiny": TINY, "base": BASE}[scale]
     ours, transformer = (count_parameters(config) for config in (BASELINES[scale][name].model, model))
     assert ours["embeddings_and_output"] == transformer["embeddings_and_output"]
     rest = [counts["total"] - counts["embeddings_and_output"] for counts in (ours, transformer)]
-    assert rest[0] == pytest.approx(rest[1], rel=0.02)
+    if name == "experts":
+        assert rest[0] > 1.2 * rest[1]
+    else:
+        assert rest[0] == pytest.approx(rest[1], rel=0.02)
     assert PRESETS[f"{scale}-{name}"] == BASELINES[scale][name]

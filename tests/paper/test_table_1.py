@@ -14,7 +14,7 @@ from manyheads.errors import RequestError
 from manyheads.ops.attention import attend
 from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.packed import Packed
-from manyheads.paper import layer_costs, table1
+from manyheads.paper import crossover, layer_costs, table1
 from manyheads.paper.layer_costs import hops_are_exact, measure_layers
 from manyheads.paper.layer_measurements import (
     count_flops,
@@ -216,6 +216,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setattr(layer_costs, name, value)
     monkeypatch.setattr(table1, "TIMING_ROUNDS", 1)
+    monkeypatch.setattr(crossover, "WIDTHS", {"cpu": (64,)})
+    monkeypatch.setattr(crossover, "ROUNDS", 1)
 
 
 def test_the_command_writes_a_report_a_figure_and_all_numbers(
@@ -238,17 +240,46 @@ def test_the_command_writes_a_report_a_figure_and_all_numbers(
     assert all(layer["all_pairs_reached"] for layer in report["layers"])
     names = {Path(file).name for file in report["files"]}
     assert names >= {"table1.md", "table1.csv", "table1.svg", "table1.png", "table1-measurements.csv"}
+    assert names >= {"table1-crossover.csv", "table1-crossover.svg"}
+    assert [(item["part"], item["d"]) for item in report["equal_time"]] == [
+        ("mixing", 64),
+        ("full layer", 64),
+    ]
     page = (tmp_path / "out" / "table1.md").read_text(encoding="utf-8")
     assert "O(k n d²)" in page
     assert "manyheads paper table1 --device cpu" in page
 
 
+def test_the_crossover_is_interpolated_between_sizes() -> None:
+    """Ratios 1/4 and 4 on a logarithmic scale: equal in the middle, at 20."""
+    points = [
+        crossover.CrossoverPoint(
+            "mixing",
+            20,
+            n,
+            {"self-attention": time, "recurrent": 1.0},
+            {"self-attention": 1.0, "recurrent": 2.0},
+        )
+        for n, time in ((10, 0.25), (40, 4.0))
+    ]
+    (crossing,) = crossover.find_crossovers(points)
+    assert crossing.seconds == pytest.approx(20)
+    assert crossing.bytes is None
+    text = crossover.describe_crossovers(points)
+    assert "mixing, d = 20: n = 20, 1.00 d" in text
+
+
+def test_all_layers_are_fitted_over_the_same_sizes() -> None:
+    for sweeps in SWEEPS.values():
+        assert len({(tuple(sweep.n), tuple(sweep.d)) for sweep in sweeps.values()}) == 1
+
+
 @pytest.mark.heavy
-def test_all_exponents_are_close_to_the_theory_over_the_default_ranges() -> None:
+def test_exponents_are_near_the_theory_over_ranges_that_all_layers_share() -> None:
     measured = measure_layers(
         "cpu", rounds=table1.TIMING_ROUNDS, report_progress=lambda stage, done, total: None
     )
-    far = [fit for fit in measured.fits if not fit.within_tolerance]
+    far = [fit for fit in measured.fits if abs(fit.fitted - fit.theory) > 0.5]  # calls count at small sizes
     assert len(measured.fits) == 38
     assert not far
 

@@ -14,8 +14,9 @@ from manyheads.errors import ConfigError, DataError
 from manyheads.evaluate.evalb import score_trees
 from manyheads.paper import treebank
 from manyheads.paper.parsing import choose_parse, match_punctuation
+from manyheads.paper.parsing_grid import GrammarEvaluation, ParserGrid, parse_numbers
 from manyheads.paper.report import ReportTable
-from manyheads.paper.table4 import PUBLISHED, make_config, make_table, parse_inputs
+from manyheads.paper.table4 import PUBLISHED, draw_curve, make_config, make_table, parse_inputs
 from manyheads.paper.treebank import ParserInput, Treebank, read_treebank
 from manyheads.paper.treebank_data import format_source, format_target, prepare_data
 from manyheads.progress import Progress
@@ -122,6 +123,32 @@ def test_a_missing_folder_is_rejected(tmp_path: Path) -> None:
         read_treebank([tmp_path / "nowhere"], Progress())
 
 
+def test_brackets_that_the_tested_treebank_does_not_have_are_removed_from_other_corpora(
+    tmp_path: Path,
+) -> None:
+    foreign = parse_tree("(TOP (TITLE (NP (DT an) (NML (NN update) (NN survey)))))")
+    for name, trees in (
+        ("news.train.ptb", [foreign, *TREES[:5]]),
+        ("news.dev.ptb", TREES[20:25]),
+        ("news.test.ptb", TREES[25:30]),
+        ("more.train.ptb", [parse_tree(str(foreign).replace("update", "up"))]),
+    ):
+        write(tmp_path / name, trees)
+    bank = read_treebank([tmp_path], Progress())
+    assert str(bank.train[0]) == str(foreign)
+    assert str(bank.train[-1]) == "(TOP (NP (DT an) (NN up) (NN survey)))"
+    assert "more.train.ptb: 2 brackets with CAPTION, CIT, HEADING, NML, TITLE removed" in bank.notes
+
+
+def test_a_larger_part_of_a_treebank_contains_the_smaller_one_and_own_trees_come_first() -> None:
+    bank = Treebank("some", "some", TREES[:30], [], [], part_sizes=(20, 10))
+    small, large = bank.take_train(15).train, bank.take_train(25).train
+    assert large[:15] == small
+    assert set(map(str, small)) <= set(map(str, TREES[:20])) <= set(map(str, large))
+    with pytest.raises(DataError, match="--sizes has 31, but there are 30 training trees"):
+        bank.take_train(31)
+
+
 # ---- source and target
 
 
@@ -204,10 +231,10 @@ def test_the_published_scores_of_the_transformer() -> None:
 
 
 def test_decoding_is_that_of_the_paper() -> None:
-    assert make_config(None, None, None).decoding == DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)
-    assert make_config(None, None, None).train.seconds == 180
-    assert make_config(None, 9000, None).train.seconds is None
-    other = make_config("parsing", 7, 30.0, ["decoding.beam=4", "train.warmup=3"])
+    assert make_config(None, [], None).decoding == DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)
+    assert make_config(None, [], None).train.seconds == 180
+    assert make_config(None, [9000], None).train.seconds is None
+    other = make_config("parsing", [7], 30.0, ["decoding.beam=4", "train.warmup=3"])
     assert (other.model.decoder_layers, other.model.d_model) == (4, 1024)
     assert (other.train.steps, other.train.seconds, other.train.warmup, other.decoding.beam) == (
         7,
@@ -225,9 +252,36 @@ def test_an_unknown_input_is_rejected() -> None:
 
 
 def test_the_table_contains_the_published_parsers() -> None:
-    table = make_table(Treebank("some", "some", [], [], []), [])
+    table = make_table(Treebank("some", "some", [], [], []), [], [])
     assert isinstance(table, ReportTable)
     assert [row[0] for row in table.rows] == [row[0] for row in PUBLISHED]
+
+
+def test_a_grid_varies_trees_and_steps_independently_and_names_each_run() -> None:
+    grid = ParserGrid(["words"], [850, 3394], [4000, 9000], 2)
+    runs = list(grid.list_runs(make_config(None, [4000, 9000], None)))
+    assert [name for name, *_ in runs[:3]] == [
+        "words-850trees-4000steps-seed1",
+        "words-850trees-4000steps-seed2",
+        "words-850trees-9000steps-seed1",
+    ]
+    assert [(size, config.train.steps, config.train.seed) for _, _, size, config in runs][-1] == (
+        3394,
+        9000,
+        2,
+    )
+
+
+@pytest.mark.parametrize("text", ["850,0", "850,850", "many"])
+def test_wrong_numbers_of_trees_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--sizes is .*, but must be different numbers above 0"):
+        parse_numbers("--sizes", text)
+
+
+def test_the_curve_has_a_line_for_the_grammar(tmp_path: Path) -> None:
+    scores = score_trees([parse_tree(CAT)], [parse_tree(CAT)])
+    grammars = [GrammarEvaluation("words", size, 9, scores, 0, 1.0) for size in (10, 20)]
+    assert all(path.exists() for path in draw_curve([], grammars, tmp_path))
 
 
 # ---- the command
@@ -240,13 +294,30 @@ def test_the_command_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: p
         for change in [*TINY, "decoding.beam=2", "decoding.max_extra_length=9"]
         for word in ("--set", change)
     ]
-    arguments = ["paper", "table4", "-o", f"{tmp_path}", "--input", "words,tags", "--steps", "2", *changes]
+    arguments = [
+        "paper",
+        "table4",
+        "-o",
+        f"{tmp_path}",
+        "--input",
+        "words,tags",
+        "--steps",
+        "2",
+        "--sizes",
+        "60",
+        *changes,
+    ]
     finished = CliRunner().invoke(app, [*arguments, "--device", "cpu", "--json"], catch_exceptions=False)
     assert finished.exit_code == 0
     report = json.loads(finished.stdout)
     assert [result["parser_input"] for result in report["ours"]] == ["words", "tags"]
     assert [result["steps"] for result in report["ours"]] == [2, 2]
     assert report["ours"][1]["tagging"] == 100  # given in the input
+    assert [(grammar["parser_input"], grammar["train_trees"]) for grammar in report["grammars"]] == [
+        ("words", 60),
+        ("tags", 60),
+    ]
+    assert all(0 < grammar["f1"] <= 100 for grammar in report["grammars"])
     for result in report["ours"]:
         assert (result["train_trees"], result["sentences"], result["errors"], result["skipped"]) == (
             60,
@@ -263,7 +334,7 @@ def test_the_command_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: p
     assert "EVALB|deleted:TOP -NONE- , : `` '' .|equal:ADVP=PRT" in page
     assert (tmp_path / "table4.csv").read_text().startswith("parser,training,sentences,test,F1,")
     assert all(Path(file).exists() for file in report["files"])
-    for changed in (["--steps", "3"], ["--vocab-size", "500"]):  # the folder keeps its settings
+    for changed in (["--set", "train.warmup=9"], ["--vocab-size", "500"]):  # the folder keeps its settings
         finished = CliRunner().invoke(app, [*arguments, *changed, "--device", "cpu"])
         assert isinstance(finished.exception, ConfigError)
         assert "was made with other settings" in str(finished.exception)

@@ -402,8 +402,8 @@ def test_a_hovered_or_focused_word_shows_its_alignment(
         assert (
             page.eval_on_selector_all(".source-words .highlighted", word_numbers) == words.sources[number]
         ), "pinned"
-        source = page.locator(".source-words .word").nth(1)
-        source.hover()
+        box = page.locator(".source-words .word").nth(1).bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         aligned = [n for n, sources in enumerate(words.sources) if 1 in sources]
         visible = shown.evaluate_all(word_numbers)
         assert page.eval_on_selector_all(".output .highlighted", word_numbers) == [

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -17,7 +17,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 VIEWPORT = {"width": 1100, "height": 900}
 
 
-def skip_without_browser(reason: str) -> None:
+def skip_without_browser(reason: str) -> NoReturn:
     """Skip a test, or fail it where the browser must be there."""
     if os.environ.get("CI") == "true" and os.environ.get("MANYHEADS_NO_BROWSER") != "1":
         pytest.fail(f"{reason}, but with CI=true browser tests must run: .ci/run installs Chromium")
@@ -28,7 +28,10 @@ def skip_without_browser(reason: str) -> None:
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         skip_without_browser("Chromium is not installed")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    try:
+        from playwright import sync_api
+    except ImportError:
+        skip_without_browser("playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium

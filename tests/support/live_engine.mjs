@@ -7,6 +7,7 @@ import { finishSearch, searchFor } from "../../src/manyheads/look/live/search.js
 import { Subwords } from "../../src/manyheads/look/live/subwords.js";
 import { BOS_ID } from "../../src/manyheads/look/live/subwords.js";
 import { Transformer } from "../../src/manyheads/look/live/transformer.js";
+import { createWalkSource } from "../../src/manyheads/look/live/walk_source.js";
 import { decodeBase64, readTensors } from "../../src/manyheads/look/live/tensors.js";
 
 let [model, translator, subwords] = [null, null, null];
@@ -42,9 +43,13 @@ const METHODS = {
     for (const layers of Object.values(maps)) for (const map of layers) map.weights = asList(map.weights);
     return { maps, scores, begin: BOS_ID };
   },
-  walk: ({ text, target }) => {
-    const steps = translator.walk([...translator.source.encode(text), 2], translator.target.encode(target));
-    return steps.map((step) => ({ ...step, values: asList(step.values) }));
+  walk: ({ text, target, stack, layer, cuts }) => {
+    const ids = { sourceIds: [...translator.source.encode(text), 2], ids: translator.target.encode(target) };
+    const source = createWalkSource(translator, { source: text, text: target, ...ids }, { cuts: readCuts(cuts) });
+    const { parameters, ...data } = source.load(stack, layer);
+    const asLists = (own) => Object.entries(own).map(([name, value]) => [name, value?.buffer ? asList(value) : value]);
+    const read = Object.entries(parameters).map(([name, own]) => [name, Object.fromEntries(asLists(own))]);
+    return { ...data, parameters: Object.fromEntries(read) };
   },
 };
 

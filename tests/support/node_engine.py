@@ -1,6 +1,6 @@
 """The JavaScript engine of the live page in Node, for tests that compare its numbers with Python's.
 
-Tests are skipped where Node is not installed.
+Tests are skipped where Node is not installed; with CI=true as in browser.py.
 """
 
 import json
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.browser import skip_without_browser
 
 NODE = shutil.which("node")
 DRIVER = Path(__file__).parent / "live_engine.mjs"
@@ -46,7 +48,7 @@ class NodeEngine:
 @pytest.fixture(scope="module")
 def node() -> Iterator[NodeEngine]:
     if NODE is None:
-        pytest.skip("Node is not installed")
+        skip_without_browser("Node is not installed")
     engine = NodeEngine(NODE)
     yield engine
     engine.close()

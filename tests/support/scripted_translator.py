@@ -27,6 +27,8 @@ CAPABILITIES = Capabilities(
 class WordSubwords:
     """Every word is a token."""
 
+    pieces = ("<unk>", "<s>", "</s>")
+
     def encode(self, text: str) -> list[int]:
         return [1] * len(text.split())
 
@@ -63,6 +65,7 @@ class ScriptedTranslator:
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
     max_length: int = 256
     is_calibrated: bool = False
+    confidence: Any = None
     calls: list[list[str]] = field(default_factory=list)
     started: threading.Event = field(default_factory=threading.Event)
 

@@ -177,12 +177,12 @@ def test_a_manifest_has_the_keys_of_its_own_architecture_only(tmp_path: Path) ->
         folder, checkpoint.collect_weights(recurrent), PAIR, config, step=1, languages=LANGUAGES, training={}
     )
     manifest = json.loads((folder / checkpoint.MANIFEST).read_text())
-    assert not {"init_gain", "norm"} & manifest["config"]["model"].keys()
+    assert not {"init", "norm"} & manifest["config"]["model"].keys()
     assert checkpoint.load_model(folder)[2].config.model == config.model
-    manifest["config"]["model"] |= {"init_gain": 3.0, "norm": "pre"}
+    manifest["config"]["model"] |= {"heads": 3, "norm": "pre"}
     manifest["sha256"] = atomic_io.compute_checksum(manifest)
     (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest))
-    message = r"manyheads\.json: model\.init_gain is 3\.0, but the architecture 'recurrent' has no such key"
+    message = r"manyheads\.json: model\.heads is 3, but the architecture 'recurrent' has no such key"
     with pytest.raises(mh.CheckpointError, match=message):
         checkpoint.load_model(folder)
 

@@ -12,7 +12,7 @@ from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.text.subwords import SubwordPair
 
 # The keys of a model that may differ from those of the model that it is initialized from.
-CHANGEABLE_KEYS = {"dropout", "attention_dropout", "experts_balance_weight", "init_gain"}
+CHANGEABLE_KEYS = {"dropout", "attention_dropout", "experts_balance_weight", "init", "init_gain"}
 
 
 def fit_to_vocabulary(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:

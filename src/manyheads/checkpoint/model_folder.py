@@ -34,6 +34,7 @@ from manyheads.checkpoint.manifest import (
     get_versions,
     link_own_files,
 )
+from manyheads.checkpoint.quantization import INT8, quantize_arrays
 from manyheads.checkpoint.tensors import (
     assign_weights,
     check_shapes,
@@ -63,8 +64,11 @@ def save(
     training: dict[str, Any] | None = None,
     optimizer: Mapping[str, Tensor] | None = None,
     supported_length: int | None = None,
+    as_int8: bool = False,
 ) -> None:
     """Write a model folder atomically; one that it replaces gives it its adapters and corrections."""
+    if as_int8:
+        weights = quantize_tensors(weights)
     tensors = (tensor.nbytes for group in (weights, optimizer or {}) for tensor in group.values())
     needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + OVERHEAD_BYTES
     with (
@@ -82,9 +86,16 @@ def save(
             "supported_length": supported_length,
             "config": asdict(config),
             "versions": get_versions(),
+            **({"quantization": INT8} if as_int8 else {}),
         }
         write_manifest(temporary, MODEL_SCHEMA, values)
         link_own_files(folder, temporary)
+
+
+def quantize_tensors(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights on the CPU with their matrices as int8, and their scales beside them."""
+    arrays = {name: tensor.detach().numpy() for name, tensor in weights.items()}
+    return {name: torch.from_numpy(array) for name, array in quantize_arrays(arrays).items()}
 
 
 class InitializationSkipped(TorchFunctionMode):

@@ -1,4 +1,8 @@
-"""The checkpoints of a run: RUN/checkpoints/step-00001000 and so on."""
+"""The checkpoints of a run: RUN/checkpoints/step-00001000 and so on.
+
+Snapshots are small: int8 models without training state, at steps 0, 25, 50, 100, 200 and so on, in
+RUN/snapshots. They show how a run began, and are never removed.
+"""
 
 import shutil
 from pathlib import Path
@@ -7,9 +11,26 @@ from manyheads.atomic_io import restore_interrupted_replacements
 from manyheads.checkpoint.manifest import read_info
 from manyheads.errors import CheckpointError
 
+FIRST_SNAPSHOT = 25
+
 
 def checkpoint_path(run: Path, step: int) -> Path:
     return run / "checkpoints" / f"step-{step:08d}"
+
+
+def snapshot_path(run: Path, step: int) -> Path:
+    return run / "snapshots" / f"step-{step:08d}"
+
+
+def is_snapshot_step(step: int) -> bool:
+    """Whether a step is 0, or 25 times a power of two."""
+    times, remainder = divmod(step, FIRST_SNAPSHOT)
+    return not remainder and times & (times - 1) == 0
+
+
+def list_snapshots(run: Path) -> list[Path]:
+    """List complete snapshots, oldest first."""
+    return sorted(path for path in (run / "snapshots").glob("step-????????") if path.is_dir())
 
 
 def parse_step(folder: Path) -> int:

@@ -13,6 +13,7 @@ from manyheads.cli import (  # noqa: F401  each module adds its commands
     distill,
     evaluation,
     export,
+    hub,
     inspection,
     judge,
     look,

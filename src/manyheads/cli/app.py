@@ -22,7 +22,7 @@ GROUPS = {
     "Data": ("get", "judge", "prepare"),
     "Training": ("inspect", "train", "distill", "average", "calibrate", "shortlist", "card"),
     "Your own data": ("backtranslate", "adapt", "correct", "learn"),
-    "Translation": ("models", "translate", "score", "evaluate", "export"),
+    "Translation": ("models", "translate", "score", "evaluate", "export", "push", "pull"),
     "Serving and looking inside": ("serve", "look"),
     "The paper": ("paper",),
 }

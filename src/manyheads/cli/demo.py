@@ -66,6 +66,10 @@ def demo(
     print(f"  manyheads inspect {out}/run")
     print(f"  manyheads inspect {out}/data --sentence 'I go home.'")
     print(f"  manyheads look {result.model} {shlex.quote(result.rows[1][0])} -o page.html")
+    print(
+        f"  manyheads look {result.model} --live -o translator.html      the model in a page: type, cut heads"
+    )
+    print(f"  manyheads look {out}/run --through-training -o training.html      how it learned")
     print(f"  manyheads serve {result.model} --run {out}/run      and open http://127.0.0.1:5000")
     print(f"attention of every head: open {result.page.resolve().as_uri()} in a browser")
     print(f"\nThe model learned a world of {result.num_words} words; it will not know yours:")

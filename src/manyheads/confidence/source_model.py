@@ -10,7 +10,7 @@ where c are counts, n(v) the number of different successors of v, and d = 0.5. I
 bytes for each bucket and two for each piece: 140 KB with 4,000 pieces.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.confidence.ragged import Floats, Ints, Ragged
-from manyheads.config import EOS_ID
+from manyheads.config import BOS_ID, EOS_ID
 
 MAX_BUCKETS = 1 << 16
 DISCOUNT = 0.5
@@ -59,12 +59,32 @@ class SourceModel:
         previous = np.concatenate(([EOS_ID], sources.ids[:-1]))
         previous[sources.offsets[:-1][sources.lengths > 0]] = EOS_ID
         levels = self.unigrams[sources.ids].astype(np.int64) + self.backoffs[previous]
-        keys = previous * len(self.unigrams) + sources.ids
-        for multiplier in reversed(HASHES):
-            buckets, checks = hash_keys(keys, multiplier, len(self.checks))
-            is_known = self.checks[buckets] == checks
+        for buckets, is_known in self._look_up(previous, sources.ids):
             levels[is_known] = self.bigrams[buckets[is_known]]
         return levels / -LEVELS_PER_NAT
+
+    def _look_up(self, previous: Ints, current: Ints) -> Iterator[tuple[Ints, NDArray[np.bool_]]]:
+        """Yield the buckets of bigrams and whether these are theirs, the first choice last."""
+        keys = previous * len(self.unigrams) + current
+        for multiplier in reversed(HASHES):
+            buckets, checks = hash_keys(keys, multiplier, len(self.checks))
+            yield buckets, self.checks[buckets] == checks
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nearly all bigrams of the sample are in the table, which is then at most half full."""
+        return bool(2 * np.count_nonzero(self.checks) <= len(self.checks))
+
+    def has_seen(self, ids: Ints) -> bool:
+        """Whether the sample has all these pieces, each after the one before it.
+
+        One bigram may be missing: the table loses some of those that share their buckets with others.
+        """
+        is_seen = np.zeros(len(ids) - 1, np.bool_)
+        for _, is_known in self._look_up(ids[:-1], ids[1:]):
+            is_seen |= is_known
+        never = self.unigrams[BOS_ID]  # no source has the begin token
+        return bool((~is_seen).sum() < 2 and (self.unigrams[ids] != never).all())
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         return {

@@ -10,6 +10,7 @@ from manyheads.errors import ConfigError
 
 MAX_WIDTH, MAX_VOCAB_SIZE = 2**20, 2**31  # beyond any use, and below what torch can count
 MAX_LAYERS = 1024
+DEFAULT_INIT_GAIN = 0.5  # of the Transformer
 ARCHITECTURE_HELP = "transformer, or one of the paper's baselines (6.1): recurrent, convs2s, bytenet"
 
 
@@ -68,6 +69,9 @@ class ModelConfig(ConfigSection):
     dropout: float = config_field(
         0.1, "applied to each sub-layer's output and to the embeddings (5.4)", at_least=0, below=1
     )
+    init_gain: float = config_field(
+        1.0, "factor on the initial weights of linear maps, cells and convolutions", above=0, at_most=10
+    )
     layers: InitVar[int | None] = (
         None  # sets both depths; reads as their common value, or None if they differ
     )
@@ -125,16 +129,15 @@ class ModelConfig(ConfigSection):
         object.__setattr__(self, "layers", common)
 
     def with_changes(self, values: Mapping[str, Any]) -> Self:
-        """Change some keys. Another architecture keeps the keys that both have; others must have defaults."""
+        """Change some keys. Another architecture keeps what was changed, and has its own defaults."""
         architecture = values.get("architecture", self.architecture)
         if architecture == self.architecture:
             return super().with_changes(values)
         check_choice("model.architecture", architecture, ARCHITECTURES)
-        known = ARCHITECTURES[architecture].key_names()
         kept = {
             key.name: getattr(self, key.name)
             for key in fields(self)
-            if key.name in known or getattr(self, key.name) != key.default
+            if getattr(self, key.name) != key.default
         }
         return self.from_mapping({**kept, **values})
 
@@ -209,9 +212,14 @@ class TransformerConfig(PositionalConfig):
     norm: Literal["post", "pre"] = config_field("post", "normalize after the residual sum, or before")
     normalization: Literal["layer", "batch"] = config_field("layer", "layer normalization, or batch")
     residuals: bool = config_field(True, "add each sub-layer's input to its output (3.1)")
+    init: Literal["scaled", "authors"] = config_field(
+        "scaled",
+        "initial weights: Xavier's times init_gain, or those of the authors' code: "
+        "Xavier's, with W_Q, W_K and W_V times 0.71",
+    )
     init_gain: float = config_field(
-        0.5,
-        "factor on Xavier's initial weights; with 1 six layers of post-norm hardly learn",
+        DEFAULT_INIT_GAIN,
+        "factor on Xavier's initial weights; with 1 six layers of post-norm start learning much later",
         above=0,
         at_most=10,
     )
@@ -239,6 +247,11 @@ class TransformerConfig(PositionalConfig):
             raise ConfigError(
                 f"model.heads is {self.heads}, which does not divide model.d_model = {self.d_model}: "
                 f"choose a divisor, or set model.d_k and model.d_v"
+            )
+        if self.init == "authors" and self.init_gain != DEFAULT_INIT_GAIN:
+            raise ConfigError(
+                f'model.init_gain is {self.init_gain}, but model.init = "authors" sets the scale: '
+                f'leave init_gain out, or set init = "scaled"'
             )
         if self.experts is not None and self.experts_per_token > self.experts:
             raise ConfigError(

@@ -69,6 +69,9 @@ class TrainConfig(ConfigSection):
     )
     checkpoint_every: int = config_field(1000, "steps between checkpoints", at_least=1)
     keep_checkpoints: int = config_field(5, "checkpoints to keep, beside the best", at_least=1)
+    snapshots: bool = config_field(
+        False, "keep small int8 models of steps 0, 25, 50, 100, 200, ... for look --through-training"
+    )
     average_checkpoints: int = config_field(
         5, "last checkpoints that are averaged into the final model (6.1)", at_least=1
     )

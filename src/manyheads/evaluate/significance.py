@@ -1,12 +1,23 @@
-"""Whether two systems differ by more than chance: paired bootstrap resampling, by sacreBLEU."""
+"""Whether two systems differ by more than chance: paired bootstrap resampling, by sacreBLEU.
+
+With several seeds a system has several translations of each sentence; its BLEU is then the mean over seeds.
+Shapes: S seeds, N sentences, B bootstrap samples, 10 statistics: lengths of the hypothesis and the reference,
+then the correct and all n-grams for n from 1 to 4.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from manyheads.evaluate.bleu import as_lists, bleu_metric
 
 SIGNIFICANCE_LEVEL = 0.05
+MAX_ORDER = 4  # of BLEU's n-grams
+BOOTSTRAP_SEED = 12345
+Statistics = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -53,3 +64,44 @@ def paired_bootstrap(
         )
         for name in metrics
     ]
+
+
+# ---- the difference and its interval
+
+
+def bleu_statistics(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenizer: str
+) -> list[list[int]]:
+    """Return the counts of each sentence from which BLEU is computed. [N, 10]"""
+    metric = bleu_metric(tokenizer)
+    statistics = metric._extract_corpus_statistics(list(hypotheses), as_lists(references))
+    return [list(map(int, row)) for row in statistics]
+
+
+def bootstrap_bleu_difference(system_SN: Statistics, baseline_SN: Statistics, samples: int) -> float:
+    """Return half of the 95 % interval of the difference in BLEU over resampled sentences.
+
+    Both arguments are statistics, [S, N, 10]; the same sentences are drawn for both. Seeds are not resampled.
+    """
+    count = system_SN.shape[1]
+    generator = np.random.default_rng(BOOTSTRAP_SEED)
+    draws_BN = generator.multinomial(count, np.full(count, 1 / count), size=samples)
+    mean_B = [
+        np.mean([compute_bleu(draws_BN @ seed) for seed in statistics], axis=0)
+        for statistics in (system_SN, baseline_SN)
+    ]
+    low, high = np.percentile(mean_B[0] - mean_B[1], [2.5, 97.5])
+    return float(high - low) / 2
+
+
+def compute_bleu(statistics_B: Statistics) -> NDArray[np.float64]:
+    """Return BLEU of summed statistics, [B, 10], with sacreBLEU's exponential smoothing."""
+    length, reference = statistics_B[:, 0], statistics_B[:, 1]
+    correct, total = statistics_B[:, 2 : 2 + MAX_ORDER], statistics_B[:, 2 + MAX_ORDER :]
+    halvings = np.cumsum(correct == 0, axis=1)
+    smoothed = np.where(correct == 0, 0.5**halvings, correct)
+    precision = np.log(np.maximum(smoothed, 1e-300) / np.maximum(total, 1))
+    penalty = np.minimum(0.0, 1 - reference / np.maximum(length, 1))
+    scores: NDArray[np.float64] = 100 * np.exp(penalty + precision.mean(1))
+    scores[(correct.sum(1) == 0) | (total == 0).any(1)] = 0.0
+    return scores

@@ -34,7 +34,7 @@ SUPPORTED_KEYS = {
     *("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v"),
     *("dropout", "attention_dropout"),
     *("attention", "window", "positions", "max_positions"),
-    *("activation", "norm", "normalization", "residuals", "init_gain"),
+    *("activation", "norm", "normalization", "residuals", "init", "init_gain"),
 }
 
 

@@ -25,8 +25,9 @@ from manyheads.look.attention_data import (
 )
 from manyheads.look.colors import head_colors
 from manyheads.look.fonts import fonts_covering
-from manyheads.look.plots import HeadLines, draw_grid, draw_heatmap, draw_lines, import_pyplot, save_figure
+from manyheads.look.plots import HeadLines, draw_grid, draw_heatmap, draw_lines, save_figure
 from manyheads.look.words import tokens_to_words
+from manyheads.plot_style import SERIES_COLORS, import_pyplot
 from manyheads.translation import AttentionMaps
 
 MAX_WORDS = 200  # of a side
@@ -68,17 +69,49 @@ def draw_paper_figures(
     heads = find_figure_heads(encoder, attention, "encoder")
     if not all(heads.values()):
         return
-    colors = head_colors(encoder.shape[1])
-
-    def select(pattern: str) -> list[tuple[int, int]]:
-        return [(entry["layer"], entry["head"]) for entry in heads[pattern][:2]]
-
-    def make_lines(chosen: Iterable[tuple[int, int]], row: int | None = None) -> list[HeadLines]:
-        return [(encoder[layer, head], colors[head], row) for layer, head in chosen]
-
-    far, sharp = heads["long"][0], select("sharp")
+    far, sharp = heads["long"][0], select_heads(heads["sharp"])
     whole_layer = [(far["layer"], head) for head in range(encoder.shape[1])]
-    yield "figure-3", draw_lines(words, [make_lines(whole_layer, far["row"])])
-    panels = [make_lines(sharp[:1]), make_lines(sharp, heads["sharp"][0]["row"])]
-    yield "figure-4", draw_lines(words, panels)
-    yield "figure-5", draw_lines(words, [make_lines([head]) for head in select("structural")])
+    layer_colors, word = head_colors(encoder.shape[1]), words[far["row"]]
+    yield (
+        "figure-3",
+        draw_lines(
+            words,
+            [[(encoder[place], layer_colors[place[1]], far["row"]) for place in whole_layer]],
+            [f"Long-distance: “{word}” in layer {far['layer'] + 1}, all heads"],
+            [[f"head {head + 1}" for _, head in whole_layer]],
+        ),
+    )
+    row = heads["sharp"][0]["row"]
+    yield (
+        "figure-4",
+        draw_lines(
+            words,
+            [make_lines(encoder, sharp[:1]), make_lines(encoder, sharp, row)],
+            ["A sharp head", f"“{words[row]}” alone, with the two sharpest heads"],
+            [name_heads(sharp[:1]), name_heads(sharp)],
+        ),
+    )
+    structural = select_heads(heads["structural"])
+    yield (
+        "figure-5",
+        draw_lines(
+            words,
+            [[line] for line in make_lines(encoder, structural)],
+            ["Heads that follow the structure of the sentence", ""][: len(structural)],
+            [[name] for name in name_heads(structural)],
+        ),
+    )
+
+
+def select_heads(entries: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    """Return layer and head of the best two."""
+    return [(entry["layer"], entry["head"]) for entry in entries[:2]]
+
+
+def name_heads(heads: Iterable[tuple[int, int]]) -> list[str]:
+    return [f"layer {layer + 1}, head {head + 1}" for layer, head in heads]
+
+
+def make_lines(encoder: Maps, heads: Iterable[tuple[int, int]], row: int | None = None) -> list[HeadLines]:
+    """Return the lines of a few heads, in colors that differ most."""
+    return [(encoder[place], color, row) for place, color in zip(heads, SERIES_COLORS, strict=False)]

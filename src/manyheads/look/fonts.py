@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from manyheads.errors import RequestError
 
@@ -37,6 +37,28 @@ def fonts_covering(text: str) -> Iterator[None]:
 
 def find_font(characters: set[str]) -> str:
     """Return the name of a font that has at least one of the characters."""
+    name = search_fonts(characters)
+    if name is None and add_new_fonts():
+        name = search_fonts(characters)
+    return name or refuse_character(min(characters))
+
+
+def add_new_fonts() -> int:
+    """Add fonts that were installed since matplotlib made its list; return how many there are."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
+
+    known, count = {entry.fname for entry in fontManager.ttflist}, 0
+    for path in findSystemFonts():
+        if path not in known:
+            try:
+                fontManager.addfont(path)
+                count += 1
+            except (OSError, RuntimeError, ValueError):
+                continue  # a font that cannot be opened
+    return count
+
+
+def search_fonts(characters: set[str]) -> str | None:
     from matplotlib.font_manager import fontManager
 
     # Fonts of last resort have a box for every character.
@@ -45,7 +67,10 @@ def find_font(characters: set[str]) -> str:
     for name in dict.fromkeys([*preferred, *installed]):
         if characters & font_characters(name):
             return name
-    character = min(characters)
+    return None
+
+
+def refuse_character(character: str) -> NoReturn:
     if "HANGUL" in unicodedata.name(character, ""):
         raise RequestError(
             f"no installed font has Hangul ({character}), so figures cannot show it: install one, such as "

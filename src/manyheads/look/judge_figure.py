@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from manyheads.look.colors import head_colors
-from manyheads.look.plots import import_pyplot, reproducible_metadata, set_tight_layout
+from manyheads.look.plots import reproducible_metadata, set_tight_layout
+from manyheads.plot_style import SERIES_COLORS, import_pyplot
 
 
 def save_judge_figure(histogram: Sequence[int], path: Path) -> None:
@@ -13,9 +13,8 @@ def save_judge_figure(histogram: Sequence[int], path: Path) -> None:
     figure, axis = pyplot.subplots(figsize=(6, 3))
     width = 1 / len(histogram)
     lefts = [number * width for number in range(len(histogram))]
-    axis.bar(lefts, histogram, width=0.9 * width, align="edge", color=head_colors(1)[0])
+    axis.bar(lefts, histogram, width=0.9 * width, align="edge", color=SERIES_COLORS[0])
     axis.set(xlim=(0, 1), xlabel="score", ylabel="pairs", yscale="symlog")
-    axis.spines[["top", "right"]].set_visible(False)
     set_tight_layout(figure)
     figure.savefig(path, metadata=reproducible_metadata(path.suffix[1:]))
     pyplot.close(figure)

@@ -8,6 +8,7 @@ The data of the page:
         tensors   [{name, dtype, shape, offset}], int8 matrices with their scales (checkpoint/quantization.py)
         weights   base64 of all of them
         subwords  base64 of the SentencePiece models: source, and target if it is another
+        colors    of the heads; `code` by stack the line of the source of each step of a walk
     text      what the page translates first
     examples  sentences to try
 """
@@ -26,15 +27,15 @@ from manyheads.checkpoint.arrays import read_arrays
 from manyheads.checkpoint.quantization import INT8, quantize_arrays
 from manyheads.config import ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, RequestError
+from manyheads.look.colors import head_colors
+from manyheads.look.example_sentences import list_examples
 from manyheads.look.html import render_template, write_html
-from manyheads.look.training_walk import read_validation_sentences
+from manyheads.look.source_lines import find_source_lines
 
 FORMAT = 1
-LIVE_PAGE = ("live.html", "live_main.js", ("live.css",))
+LIVE_PAGE = ("live.html", "live_main.js", ("attention.css", "walk.css", "live.css"))
 MAX_WEIGHTS = 60_000_000  # of all models: a page of about 80 MB, which a browser opens in seconds
 WEBASSEMBLY = "'wasm-unsafe-eval'"  # what a policy calls compiling WebAssembly; it allows no other code
-NUM_EXAMPLES = 4
-MAX_EXAMPLE_CHARACTERS = 90
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -104,6 +105,7 @@ def read_quantized(info: checkpoint.CheckpointInfo) -> Arrays:
 
 def build_model_data(info: checkpoint.CheckpointInfo, arrays: Arrays, name: str) -> dict[str, Any]:
     config = info.config
+    assert isinstance(config.model, TransformerConfig)
     subwords = checkpoint.read_subwords(info.folder)
     tensors, content = pack_arrays(arrays)
     return {
@@ -113,6 +115,8 @@ def build_model_data(info: checkpoint.CheckpointInfo, arrays: Arrays, name: str)
         "config": asdict(config.model),
         "decoding": asdict(config.decoding),
         "max_length": info.max_length,
+        "colors": head_colors(config.model.heads),
+        "code": {stack: find_source_lines(config.model, stack) for stack in ("encoder", "decoder")},
         "tensors": tensors,
         "weights": encode_base64(content),
         "subwords": {
@@ -145,16 +149,3 @@ def distinguish(names: list[str], folders: list[Path]) -> list[str]:
     if len(set(names)) == len(names):
         return names
     return [f"{path.resolve().parent.name}/{name}" for name, path in zip(names, folders, strict=True)]
-
-
-def list_examples(info: checkpoint.CheckpointInfo) -> list[str]:
-    """Return sentences of the model's validation text, short to long; none where its data are gone."""
-    try:
-        lines = read_validation_sentences(info)
-    except (OSError, UnicodeDecodeError):
-        return []
-    fitting = [line for line in dict.fromkeys(lines) if 8 <= len(line) <= MAX_EXAMPLE_CHARACTERS]
-    ranked = sorted(fitting, key=len)
-    if len(ranked) <= NUM_EXAMPLES:
-        return ranked
-    return [ranked[round(index * (len(ranked) - 1) / (NUM_EXAMPLES - 1))] for index in range(NUM_EXAMPLES)]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from manyheads.errors import RequestError, install_command
 from manyheads.look.attention_data import Maps
 from manyheads.look.colors import head_colors
+from manyheads.plot_style import SERIES_COLORS, import_pyplot
 
 FORMATS = ("svg", "pdf", "png")
 MIN_WEIGHT = 0.01  # of a line
@@ -27,27 +27,22 @@ def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
     return paths
 
 
-def import_pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise RequestError(
-            f"figures need matplotlib, which is not installed: {install_command('figures')}"
-        ) from None
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
 def reproducible_metadata(suffix: str) -> dict[str, None]:
     """Return metadata without dates, so that the same maps make the same file."""
     dates = {"svg": "Date", "pdf": "CreationDate"}
     return {dates[suffix]: None} if suffix in dates else {}
 
 
-def draw_lines(words: Sequence[str], panels: Sequence[list[HeadLines]]) -> Any:
-    """Draw lines from queries above to keys below, as in the paper."""
+def draw_lines(
+    words: Sequence[str],
+    panels: Sequence[list[HeadLines]],
+    titles: Sequence[str] = (),
+    names: Sequence[Sequence[str]] = (),
+) -> Any:
+    """Draw lines from queries above to keys below, as in the paper.
+
+    `titles` are those of the panels, and `names` for each panel those of its heads, which become its key.
+    """
     figure, axes = import_pyplot().subplots(
         len(panels), 1, figsize=(0.42 * len(words) + 0.6, 3.4 * len(panels)), squeeze=False
     )
@@ -62,8 +57,34 @@ def draw_lines(words: Sequence[str], panels: Sequence[list[HeadLines]]) -> Any:
             axis.text(index, -0.03, word, va="top", color="black", **upright)
         axis.set(xlim=(-0.6, len(words) - 0.4), ylim=(0, 1))
         axis.axis("off")
+    for number, axis in enumerate(axes[:, 0]):
+        colors = [color for _, color, _ in panels[number]]
+        key = list(zip(names[number], colors, strict=True)) if names else []
+        add_title(axis, titles[number] if titles else "", key)
     set_tight_layout(figure)
     return figure
+
+
+def add_title(axis: Any, title: str, key: Sequence[tuple[str, str]]) -> None:
+    """Write a title and the key of colors above the words, which are as high as their letters are many."""
+    from matplotlib.lines import Line2D
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = axis.figure
+    renderer = figure.canvas.get_renderer()
+    tops = (text.get_window_extent(renderer) for text in axis.texts if text.get_va() == "bottom")
+    height = max(box.height for box in tops) * 72 / figure.dpi + 8  # in points
+    columns = max(1, min(len(key), int(figure.get_size_inches()[0] / 1.3)))
+    if key:
+        lines = [Line2D([], [], color=color, linewidth=2.4) for _, color in key]
+        shift = ScaledTranslation(0, height / 72, figure.dpi_scale_trans)
+        axis.legend(
+            lines, [name for name, _ in key], loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0,
+            bbox_transform=axis.transAxes + shift, ncols=columns, fontsize=8, handlelength=1.2,
+        )  # fmt: skip
+        height += 6 + 13 * -(-len(key) // columns)
+    if title:
+        axis.set_title(title, loc="left", pad=height)
 
 
 def add_lines(axis: Any, head: HeadLines, shift: float) -> None:
@@ -113,7 +134,7 @@ def draw_heatmap(map_QK: Maps, names: Sequence[Sequence[str]]) -> Any:
     """Draw one map with its weights; `names` are the labels of queries and keys."""
     rows, columns = map_QK.shape
     figure, axis = import_pyplot().subplots(figsize=(0.5 * columns + 1.8, 0.42 * rows + 1.6))
-    axis.imshow(map_QK, cmap=make_colormap("#2b50c8"), vmin=0, vmax=1, aspect="auto")
+    axis.imshow(map_QK, cmap=make_colormap(SERIES_COLORS[0]), vmin=0, vmax=1, aspect="auto")
     axis.set_xticks(range(columns), names[1], rotation=55, ha="left", rotation_mode="anchor")
     axis.set_yticks(range(rows), names[0])
     axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)

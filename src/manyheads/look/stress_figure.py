@@ -5,9 +5,9 @@ from typing import Any
 
 from manyheads.errors import RequestError
 from manyheads.evaluate.stress_results import Calibration, StressReport
-from manyheads.look.colors import head_colors
 from manyheads.look.fonts import fonts_covering
-from manyheads.look.plots import FORMATS, import_pyplot, reproducible_metadata, set_tight_layout
+from manyheads.look.plots import FORMATS, reproducible_metadata, set_tight_layout
+from manyheads.plot_style import SERIES_COLORS, import_pyplot
 
 
 def check_picture(path: Path) -> None:
@@ -42,9 +42,8 @@ def draw_stress(report: StressReport) -> Any:
 
 
 def draw_scores(axis: Any, report: StressReport) -> None:
-    colors = head_colors(2)
     names = [row.name + ("*" if row.ignores_case else "") for row in report.rows]
-    for offset, name, color in ((-0.2, "chrF", colors[0]), (0.2, "BLEU", colors[1])):
+    for offset, name, color in ((-0.2, "chrF", SERIES_COLORS[0]), (0.2, "BLEU", SERIES_COLORS[1])):
         scores = [row.chrf if name == "chrF" else row.bleu for row in report.rows]
         values = [score.value for score in scores]
         margins = [score.margin_of_error or 0.0 for score in scores]
@@ -61,13 +60,11 @@ def draw_scores(axis: Any, report: StressReport) -> None:
         xlabel=f"score, {report.lines:,} lines" + (", * without case" if has_caseless else ""),
         xlim=(0, 1.12 * max(1.0, *(row.chrf.value for row in report.rows))),
     )
-    axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    remove_frame(axis)
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def draw_risk_coverage(axis: Any, calibration: Calibration) -> None:
-    color = head_colors(1)[0]
-    axis.plot(calibration.coverage, calibration.risk, color=color)
+    axis.plot(calibration.coverage, calibration.risk, color=SERIES_COLORS[0])
     axis.axhline(calibration.risk[-1], color="0.6", linewidth=0.8, linestyle="--", zorder=0)
     axis.set(
         title="Risk of the most confident lines",
@@ -76,9 +73,3 @@ def draw_risk_coverage(axis: Any, calibration: Calibration) -> None:
         xlim=(0, 1),
         ylim=(0, max(0.01, 1.1 * max(calibration.risk))),
     )
-    remove_frame(axis)
-
-
-def remove_frame(axis: Any) -> None:
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)

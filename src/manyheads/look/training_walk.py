@@ -1,4 +1,4 @@
-"""The attention of one sentence over the checkpoints of a training run."""
+"""The attention of one sentence over the snapshots or checkpoints of a training run."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,10 @@ from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.loading import load
 from manyheads.look.attention_data import build_snapshot, combine_snapshots
+from manyheads.look.example_sentences import read_sentences
 from manyheads.progress import ReportProgress
 
 MAX_CHECKPOINTS = 20
-MAX_SENTENCES = 100  # of the validation set, among which a default is chosen
 
 
 def compare_checkpoints(
@@ -27,14 +27,13 @@ def compare_checkpoints(
     The target is by default the translation of the newest checkpoint. Each snapshot also holds the
     translation of its own checkpoint.
     """
-    folders = checkpoint.list_checkpoints(run)
+    folders = list_models(run, max_checkpoints)
     if not folders:
         raise CheckpointError(f"{run}: has no checkpoints; give the folder of a training run")
     source = source or choose_sentence(run, folders[-1])
-    selected = select_evenly(folders, max_checkpoints)
     snapshots = []
-    for done, folder in enumerate(reversed(selected), 1):
-        translator = load(folder, device=device)
+    for done, folder in enumerate(reversed(folders), 1):
+        translator = load(folder, device=device, engine="torch:float32")
         translation = translator.translate(source, split=False, beam=1, corrections=False).text
         if target is None:
             target = translation
@@ -45,12 +44,22 @@ def compare_checkpoints(
                 name=folder.name,
                 step=checkpoint.parse_step(folder),
                 translation=translation,
-                num_snapshots=len(selected),
+                num_snapshots=len(folders),
             )
         )
-        report_progress("checkpoints", done, len(selected))
+        report_progress("checkpoints", done, len(folders))
     assert target is not None
     return combine_snapshots(attention, source, target, snapshots[::-1])
+
+
+def list_models(run: Path, max_count: int) -> list[Path]:
+    """Return the snapshots of a run and its newest checkpoint, or without snapshots its checkpoints."""
+    checkpoints = checkpoint.list_checkpoints(run)
+    snapshots = checkpoint.list_snapshots(run)
+    if not snapshots:
+        return select_evenly(checkpoints, max_count)
+    newest = [path for path in checkpoints[-1:] if path.name > snapshots[-1].name]
+    return [*snapshots[max(0, len(snapshots) + len(newest) - max_count) :], *newest]
 
 
 def select_evenly(folders: list[Path], max_count: int) -> list[Path]:
@@ -64,7 +73,8 @@ def select_evenly(folders: list[Path], max_count: int) -> list[Path]:
 def choose_sentence(run: Path, folder: Path) -> str:
     """Choose a sentence of medium length from the validation set of the run."""
     try:
-        lines = read_validation_sentences(checkpoint.read_info(folder))
+        info = checkpoint.read_info(folder)
+        lines = read_sentences(Path(info.config.data.folder), info.languages["source"], ("valid",))
     except OSError as error:
         raise RequestError(
             f"{run}: its data are missing ({error.filename}: {error.strerror}): give a sentence"
@@ -72,10 +82,3 @@ def choose_sentence(run: Path, folder: Path) -> str:
     if not lines:
         raise RequestError(f"{run}: its validation set has no sentences: give a sentence")
     return sorted(lines, key=len)[len(lines) * 2 // 3]
-
-
-def read_validation_sentences(info: checkpoint.CheckpointInfo) -> list[str]:
-    """Return the first source sentences of the validation set that a model was trained with."""
-    path = Path(info.config.data.folder) / f"valid.{info.languages['source']}"
-    with path.open(encoding="utf-8") as file:
-        return [line.strip() for line, _ in zip(file, range(MAX_SENTENCES), strict=False) if line.strip()]

@@ -3,7 +3,7 @@
 Shapes: L layers, H heads, Q querying words, K words that are attended to.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -17,11 +17,13 @@ from manyheads.errors import DataError, RequestError
 from manyheads.loading import load
 from manyheads.look.attention_data import Maps
 from manyheads.look.colors import head_colors
+from manyheads.look.figures import make_lines, name_heads
 from manyheads.look.fonts import fonts_covering
-from manyheads.look.plots import draw_lines, import_pyplot, save_figure
+from manyheads.look.plots import HeadLines, draw_lines, save_figure
 from manyheads.paper.head_selection import MIN_LINK, NUM_TARGETS, HeadFigure, choose_figures
 from manyheads.paper.report import Cell, ReportTable, format_provenance, write_report
 from manyheads.paper.sentence_scores import compute_encoder_maps, score_sentences
+from manyheads.plot_style import import_pyplot
 from manyheads.progress import ReportProgress
 from manyheads.translator import Translator
 
@@ -120,22 +122,23 @@ def write_figures(
 
 def draw_figure(figure: HeadFigure, words: Sequence[str], maps_LHQK: Maps) -> Any:
     """Draw as in the paper: a word and all heads of a layer (3), a head and a word (4), two heads (5)."""
-    palette = head_colors(maps_LHQK.shape[1])
-
-    def make_lines(
-        heads: Iterable[tuple[int, int]], row: int | None = None
-    ) -> list[tuple[Maps, str, int | None]]:
-        return [(maps_LHQK[layer, head], palette[head], row) for layer, head in heads]
-
     first = (figure.layer, figure.head)
     heads = [first, *([figure.second_head] if figure.second_head else [])]
+    lines, names = make_lines(maps_LHQK, heads), name_heads(heads)
     if figure.figure == 3:
-        panels = [make_lines([(figure.layer, head) for head in range(maps_LHQK.shape[1])], figure.position)]
-    elif figure.figure == 4:
-        panels = [make_lines([first]), make_lines(heads, figure.position)]
-    else:
-        panels = [make_lines([head]) for head in heads]
-    return draw_lines(words, panels)
+        layer = [(figure.layer, head) for head in range(maps_LHQK.shape[1])]
+        colors = head_colors(len(layer))
+        panels: list[list[HeadLines]] = [
+            [(maps_LHQK[place], colors[place[1]], figure.position) for place in layer]
+        ]
+        titles = [f"Figure 3: “{figure.word}” in layer {figure.layer + 1}, all heads"]
+        return draw_lines(words, panels, titles, [[f"head {head + 1}" for _, head in layer]])
+    if figure.figure == 4:
+        alone = make_lines(maps_LHQK, heads, figure.position)
+        titles = ["Figure 4: a head that points back", f"“{figure.word}” alone"]
+        return draw_lines(words, [lines[:1], alone], titles, [names[:1], names])
+    titles = ["Figure 5: heads that follow the structure", ""][: len(heads)]
+    return draw_lines(words, [[line] for line in lines], titles, [[name] for name in names])
 
 
 def list_strongest(weights_K: NDArray[Any], words: Sequence[str]) -> list[tuple[str, float]]:

@@ -50,6 +50,7 @@ class ParserEvaluation:
     score: BracketScores
     first_score: BracketScores  # of the best hypotheses alone
     train_trees: int
+    seed: int
     parameters: int
     steps: int
     seconds: float  # of training
@@ -73,6 +74,7 @@ class ParserEvaluation:
         keys = (
             "parser_input",
             "train_trees",
+            "seed",
             "parameters",
             "steps",
             "seconds",
@@ -110,7 +112,7 @@ def train_and_evaluate(
     translator = load(run / "model", device=device)
     with make_progress() as progress:
         parses = parse(translator, [get_leaves(tree) for tree in treebank.test], parser_input, progress)
-    return evaluate_parses(treebank, parser_input, parses, run)
+    return evaluate_parses(treebank, parser_input, parses, run, config.train.seed)
 
 
 def check_settings(folder: Path, settings: dict[str, Any]) -> None:
@@ -125,7 +127,7 @@ def check_settings(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def evaluate_parses(
-    treebank: Treebank, parser_input: ParserInput, parses: Sequence[ParseResult], run: Path
+    treebank: Treebank, parser_input: ParserInput, parses: Sequence[ParseResult], run: Path, seed: int
 ) -> ParserEvaluation:
     chosen = [
         match_punctuation(parse.best.tree, gold) for parse, gold in zip(parses, treebank.test, strict=True)
@@ -142,6 +144,7 @@ def evaluate_parses(
         score=score_trees(treebank.test, [tree for tree, _ in chosen]),
         first_score=score_trees(treebank.test, [tree for tree, _ in first]),
         train_trees=len(treebank.train),
+        seed=seed,
         parameters=count_parameters(checkpoint.read_info(run / "model").config.model)["total"],
         steps=progress.step,
         seconds=progress.seconds,

@@ -13,7 +13,7 @@ import torch
 
 from manyheads.atomic_io import write_text_atomically
 from manyheads.cuda.device import describe_machine
-from manyheads.errors import RequestError, install_command
+from manyheads.plot_style import import_pyplot
 
 MAX_TABLE_WIDTH = 10_000  # characters
 Cell = str | int | float | None  # None: no number is known
@@ -99,19 +99,6 @@ def write_report(folder: Path, name: str, markdown: str, tables: dict[str, Repor
     for path, text in texts.items():
         write_text_atomically(path, text)
     return list(texts)
-
-
-def import_pyplot() -> Any:
-    """Import matplotlib.pyplot with a backend that needs no display."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise RequestError(f"figures need matplotlib: {install_command('figures')}") from None
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "manyheads"  # equal figures give equal files
-    from matplotlib import pyplot
-
-    return pyplot
 
 
 def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:

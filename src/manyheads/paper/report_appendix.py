@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from manyheads.data.store import Store
 from manyheads.paper.report import ReportTable, format_header
 from manyheads.paper.trials import TrialResult
+from manyheads.plot_style import SERIES_COLORS
 
-OURS_COLOR, PAPER_COLOR = "#0b5fa5", "#b5541c"  # colors of figures
+OURS_COLOR, PAPER_COLOR = SERIES_COLORS[:2]  # colors of figures
 
 
 def format_run_header(command: str, results: Sequence[TrialResult]) -> str:

@@ -31,27 +31,25 @@ class SizeSweep:
         return [size for swept, size in self.sizes() if swept == variable]
 
 
-# Sizes at which the exponents should hold: large enough that computation dominates calls and data movement.
+# The same n and d for all layers of a device, so that their costs can be compared. A recurrence runs a batch,
+# since one sentence at a time would measure calls.
+CPU_N, CPU_D = (512, 1024, 2048, 4096), (128, 256, 512, 1024)
+GPU_N, GPU_D = (2048, 4096, 8192, 16384), (512, 1024, 2048, 4096)
+KERNELS = (3, 5, 9, 17)
 SWEEPS: Mapping[str, Mapping[str, SizeSweep]] = {
     "cpu": {
-        "self-attention": SizeSweep((1024, 2048, 4096, 8192), (128, 256, 512, 1024)),
-        "recurrent": SizeSweep((16, 32, 64, 128), (512, 768, 1024, 1536, 2048), batch=64),
-        "convolution, contiguous": SizeSweep(
-            (512, 1024, 2048, 4096), (256, 384, 512, 768, 1024), (3, 5, 9, 17)
-        ),
-        "convolution, dilated": SizeSweep((512, 1024, 2048, 4096), (256, 384, 512, 768, 1024), (3, 5, 9, 17)),
-        "self-attention, restricted": SizeSweep(
-            (4096, 8192, 16384), (256, 512, 1024, 2048), (128, 256, 512, 1024)
-        ),
+        "self-attention": SizeSweep(CPU_N, CPU_D),
+        "recurrent": SizeSweep(CPU_N, CPU_D, batch=32),
+        "convolution, contiguous": SizeSweep(CPU_N, CPU_D, KERNELS),
+        "convolution, dilated": SizeSweep(CPU_N, CPU_D, KERNELS),
+        "self-attention, restricted": SizeSweep(CPU_N, CPU_D, (64, 128, 256)),
     },
     "cuda": {
-        "self-attention": SizeSweep((16384, 32768, 65536, 131072), (512, 1024, 2048, 4096)),
-        "recurrent": SizeSweep((16, 32, 64, 128), (8192, 12288, 16384, 24576, 32768), batch=1024),
-        "convolution, contiguous": SizeSweep((65536, 131072, 262144), (2048, 4096, 8192), (3, 5, 9, 17)),
-        "convolution, dilated": SizeSweep((65536, 131072, 262144), (2048, 4096, 8192), (3, 5, 9, 17)),
-        "self-attention, restricted": SizeSweep(
-            (131072, 262144, 524288), (512, 1024, 2048, 4096), (4096, 8192, 16384, 32768)
-        ),
+        "self-attention": SizeSweep(GPU_N, GPU_D, batch=8),
+        "recurrent": SizeSweep(GPU_N, GPU_D, batch=256),
+        "convolution, contiguous": SizeSweep(GPU_N, GPU_D, KERNELS, batch=8),
+        "convolution, dilated": SizeSweep(GPU_N, GPU_D, KERNELS, batch=8),
+        "self-attention, restricted": SizeSweep(GPU_N, GPU_D, (256, 512, 1024), batch=8),
     },
 }
 REFERENCE_SWEEP = SizeSweep(

@@ -12,7 +12,13 @@ from manyheads.data.store import Store
 from manyheads.errors import ConfigError
 from manyheads.model import count_parameters
 from manyheads.paper.budget import Budget
-from manyheads.paper.ordering import Difference, summarize_orderings, warn_if_untrained
+from manyheads.paper.margins import SeedMargins, combine_margins, compute_sentence_margin
+from manyheads.paper.ordering import (
+    Difference,
+    equivalence_bound,
+    summarize_orderings,
+    warn_if_untrained,
+)
 from manyheads.paper.scaled_presets import ModelScale
 from manyheads.paper.seed_variance import SeedVariance, mean_or_none
 from manyheads.paper.trials import Trial, TrialResult
@@ -59,7 +65,8 @@ PAPER_ROWS: dict[str, str | None] = {  # our system: the row of the paper that i
     "transformer": "Transformer (base)",
     "big": "Transformer (big)",
     "rnn": "GNMT + RL",
-    "gru": "GNMT + RL",
+    "gru": None,  # GNMT is an LSTM, which is compared once
+    "plain-rnn": None,
     "seq2seq": None,
     "convs2s": "ConvS2S",
     "bytenet": "ByteNet",
@@ -72,6 +79,7 @@ PLAYGROUND_LEARNING_RATES = {  # the best of two to four tried on the built-in c
     "experts": 5e-3,
     "window": 5e-3,
     "rnn": 1e-2,
+    "plain-rnn": 5e-3,
     "gru": 1e-2,
     "seq2seq": 1e-2,
     "convs2s": 1.2e-2,
@@ -81,6 +89,22 @@ SIZE_TOLERANCE = 0.05  # relative difference of parameter counts that is accepte
 
 
 # ---- configs and trials
+
+
+@dataclass(frozen=True)
+class SystemSearch:
+    """The settings that are tried for every system; the best on valid counts."""
+
+    multiples: Sequence[float] = (1.0,)  # of the peak learning rate
+    both_inits: bool = False  # also other initial weights
+    validations: int = 0  # during a run, whose best model counts; 0: the last one counts
+
+    def list_settings(self) -> list[tuple[float, bool]]:
+        inits = (False, True) if self.both_inits else (False,)
+        return [(multiple, is_other) for is_other in inits for multiple in self.multiples]
+
+
+NO_SEARCH = SystemSearch()
 
 
 def list_systems(scale: ModelScale) -> dict[str, Config]:
@@ -139,20 +163,30 @@ def make_trials(
     scale: ModelScale,
     budget: Budget,
     store: Store,
-    seeds: int,
-    multiples: Sequence[float] = (1.0,),
+    seeds: Sequence[int],
+    search: SystemSearch = NO_SEARCH,
 ) -> list[Trial]:
-    """Return the trials of each system with each multiple of its peak learning rate."""
-    return [
-        Trial(label_row(name, multiple), budget.apply_to(with_seed(config, seed, multiple), store), SPLIT)
-        for name, config in configure_systems(names, scale, store).items()
-        for multiple in multiples
-        for seed in range(1, seeds + 1)
-    ]
+    """Return the trials of each system with each of the settings that are searched."""
+    trials = []
+    for name, config in configure_systems(names, scale, store).items():
+        for multiple, is_other in search.list_settings():
+            for seed in seeds:
+                run = with_seed(config, seed, multiple)
+                run = replace(run, model=use_other_init(run.model)) if is_other else run
+                run = budget.apply_to(run, store, validations=search.validations)
+                trials.append(Trial(label_row(name, multiple, is_other), run, SPLIT))
+    return trials
+
+
+def use_other_init(model: ModelConfig) -> ModelConfig:
+    """Return a model with other initial weights than its default: a Transformer the authors', others half."""
+    if isinstance(model, TransformerConfig):
+        return replace(model, init="authors")
+    return replace(model, init_gain=model.init_gain / 2)
 
 
 def configure_systems(names: Sequence[str], scale: ModelScale, store: Store) -> dict[str, Config]:
-    """Return configs of the Transformer's size, except for big, with the training of their presets."""
+    """Return configs of the Transformer's size, except for big and experts, with their presets' training."""
     presets = list_systems(scale)
     models = {
         name: checkpoint.fit_to_vocabulary(presets[name].model, store.subwords)
@@ -161,7 +195,8 @@ def configure_systems(names: Sequence[str], scale: ModelScale, store: Store) -> 
     num_parameters = count_parameters(models[REFERENCE_SYSTEM])["total"]
     configs = {}
     for name in names:
-        model = models[name] if name == "big" else match_size(models[name], num_parameters)
+        keeps_size = name in ("big", "experts")  # experts: equal FLOPs, more parameters
+        model = models[name] if keeps_size else match_size(models[name], num_parameters)
         config = scale.make_config(model, TrainConfig(), str(store.folder))
         configs[name] = replace(
             config, train=replace(config.train, **select_preset_training(presets[name].train))
@@ -169,8 +204,9 @@ def configure_systems(names: Sequence[str], scale: ModelScale, store: Store) -> 
     return configs
 
 
-def label_row(name: str, multiple: float) -> str:
-    return name if multiple == 1 else f"{name}-x{multiple:g}"
+def label_row(name: str, multiple: float, is_other_init: bool) -> str:
+    setting = f"-x{multiple:g}" if multiple != 1 or is_other_init else ""
+    return f"{name}{setting}{'-init2' if is_other_init else ''}"
 
 
 def with_seed(config: Config, seed: int, multiple: float) -> Config:
@@ -241,7 +277,8 @@ class BudgetComparison:
     results: list[TrialResult]
     seeds: int
     peaks: dict[str, float | None]  # learning rate by system; None: the paper's
-    num_peaks: int  # tried per system
+    num_settings: int  # tried per system
+    best: dict[str, str]  # the row of the best setting by system
 
     def summary(self) -> str:
         """Summarize the order of BLEU, and which systems are better and cheaper than the Transformer."""
@@ -285,7 +322,7 @@ class SystemsComparison:
                 {
                     "budget": str(comparison.budget),
                     "systems": [asdict(row) for row in comparison.rows],
-                    "runs": [asdict(result) for result in comparison.results],
+                    "runs": [result.to_dict() for result in comparison.results],
                 }
                 for comparison in self.comparisons
             ],
@@ -294,34 +331,38 @@ class SystemsComparison:
         }
 
 
+def select_best(results: Sequence[TrialResult], trials: Sequence[Trial]) -> dict[str, str]:
+    """Return the row of each system with the best perplexity on valid, by its first seed."""
+    tried: dict[str, list[str]] = {}
+    for row in dict.fromkeys(trial.row for trial in trials):
+        tried.setdefault(row.partition("-x")[0], []).append(row)
+    first_seed = {result.row: result for result in reversed(results)}
+
+    def read_perplexity(row: str) -> float:
+        perplexity = first_seed[row].perplexity
+        return math.inf if perplexity is None else perplexity
+
+    return {name: min(rows, key=read_perplexity) for name, rows in tried.items()}
+
+
 def compare_systems(results: list[TrialResult], trials: Sequence[Trial], budget: Budget) -> BudgetComparison:
     """Compare every system with the Transformer, in the order of the trials.
 
-    Of several peak learning rates the one with the best perplexity on valid counts.
+    Of several settings the one with the best perplexity on valid counts.
     """
-    rows_tried: dict[str, list[str]] = {}
-    for row in dict.fromkeys(trial.row for trial in trials):
-        rows_tried.setdefault(row.partition("-x")[0], []).append(row)
-    by_row = {
-        row: [result for result in results if result.row == row]
-        for rows in rows_tried.values()
-        for row in rows
-    }
-    best = {
-        name: min(rows, key=lambda row: mean_perplexity(by_row[row])) for name, rows in rows_tried.items()
-    }
-    by_system = {name: by_row[row] for name, row in best.items()}
-    variance = SeedVariance.estimate(
-        [[result.bleu.value for result in system_results] for system_results in by_system.values()]
+    best = select_best(results, trials)
+    by_system = {name: [result for result in results if result.row == row] for name, row in best.items()}
+    margins = SeedMargins.estimate(
+        {name: read_bleu(system_results) for name, system_results in by_system.items()}, REFERENCE_SYSTEM
     )
     system_rows = []
     for name, system_results in by_system.items():
         difference = (
             None
             if name == REFERENCE_SYSTEM
-            else compute_difference(name, system_results, by_system[REFERENCE_SYSTEM], variance)
+            else compute_difference(name, system_results, by_system[REFERENCE_SYSTEM], margins)
         )
-        system_rows.append(make_row(name, system_results, variance, difference))
+        system_rows.append(make_row(name, system_results, margins.single, difference))
     rates = {trial.row: trial.config.train.learning_rate for trial in trials}
     peaks = {name: rates[row] for name, row in best.items()}
     return BudgetComparison(
@@ -330,13 +371,9 @@ def compare_systems(results: list[TrialResult], trials: Sequence[Trial], budget:
         results,
         len(by_system[REFERENCE_SYSTEM]),
         peaks,
-        max(map(len, rows_tried.values())),
+        len({trial.row for trial in trials}) // len(best),
+        best,
     )
-
-
-def mean_perplexity(results: list[TrialResult]) -> float:
-    perplexity = mean_or_none([result.perplexity for result in results])
-    return math.inf if perplexity is None else perplexity
 
 
 def make_row(
@@ -365,17 +402,19 @@ def make_row(
 
 
 def compute_difference(
-    name: str, results: list[TrialResult], reference: list[TrialResult], variance: SeedVariance
+    name: str, results: list[TrialResult], reference: list[TrialResult], margins: SeedMargins
 ) -> Difference:
-    """Return the BLEU difference from the Transformer. With one seed the margin is the bootstrap's alone."""
-    ours = fmean(result.bleu.value for result in results) - fmean(result.bleu.value for result in reference)
+    """Return the BLEU difference from the Transformer.
+
+    The margin covers seeds, if there are several, and test sentences, by paired bootstrap.
+    """
+    values, base = read_bleu(results), read_bleu(reference)
+    ours, seed_margin = margins.difference(values, base)
     paper_row = PAPER_ROWS.get(name)
     paper = PUBLISHED_SYSTEMS[paper_row].bleu_difference if paper_row else None
-    margin = variance.margin(len(results), len(reference))
-    if (
-        margin is None
-        and results[0].bleu.margin_of_error is not None
-        and reference[0].bleu.margin_of_error is not None
-    ):
-        margin = math.hypot(results[0].bleu.margin_of_error, reference[0].bleu.margin_of_error)
-    return Difference(ours, paper, margin)
+    margin = combine_margins(seed_margin, compute_sentence_margin(results, reference))
+    return Difference(ours, paper, margin, equivalence_bound("BLEU", paper, fmean(base.values())))
+
+
+def read_bleu(results: Sequence[TrialResult]) -> dict[int, float]:
+    return {result.seed: result.bleu.value for result in results}

@@ -7,9 +7,9 @@ import numpy as np
 
 from manyheads.paper.layer_costs import MEASURES, ExponentFit, LayerMeasurements
 from manyheads.paper.layer_types import LAYERS
-from manyheads.paper.report import import_pyplot
+from manyheads.plot_style import SERIES_COLORS, import_pyplot
 
-COLORS = ("#2b50c8", "#c8402b", "#1f8a4c", "#8a5ac8", "#b8860b")
+COLORS = SERIES_COLORS[:5]
 MARKERS = ("o-", "o-", "o-", "x--", "o-")  # the curves of the two convolutions coincide
 UNITS = {"flops": "FLOPs", "seconds": "seconds", "bytes": "bytes"}
 
@@ -35,8 +35,8 @@ def draw_figure(measured: LayerMeasurements) -> Any:
     draw_counts(axes[1][3], measured.depths, chains, "sequential operations")
     for axis in axes.flat:
         axis.minorticks_off()
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
+        axis.grid()
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13))
     figure.subplots_adjust(left=0.04, right=0.99, top=0.97, bottom=0.15, hspace=0.5, wspace=0.2)
     return figure
 

@@ -6,11 +6,9 @@ from typing import Any
 
 from manyheads.data.store import Store
 from manyheads.paper.budget import Budget
-from manyheads.paper.report import Cell, ReportTable, format_value, import_pyplot, save_figure, write_report
+from manyheads.paper.report import Cell, ReportTable, format_value, save_figure, write_report
 from manyheads.paper.report_appendix import (
     FLOPS_NOTE,
-    OURS_COLOR,
-    PAPER_COLOR,
     describe_data_and_scoring,
     format_run_header,
     make_runs_table,
@@ -22,11 +20,14 @@ from manyheads.paper.systems import (
     SPLIT,
     BudgetComparison,
     SystemsComparison,
+    SystemSearch,
     compare_systems,
     make_trials,
+    select_best,
 )
 from manyheads.paper.trial_pool import TrialResources, run_trials
 from manyheads.paper.trials import check_split
+from manyheads.plot_style import GRAY, MARKERS, SERIES_COLORS, import_pyplot
 from manyheads.progress import Progress
 
 
@@ -38,7 +39,7 @@ def write_table2(
     scale: ModelScale,
     budgets: Sequence[Budget],
     seeds: int,
-    multiples: Sequence[float],
+    search: SystemSearch,
     resources: TrialResources,
     command: str,
     progress: Progress,
@@ -48,11 +49,18 @@ def write_table2(
         check_split(store, split)
     comparisons = []
     for budget in budgets:
-        trials = make_trials(systems, scale, budget, store, seeds, multiples)
-        results = run_trials(trials, out / "table2" / budget.unit, store, resources, progress)
+        folder = out / "table2" / budget.unit
+        trials = make_trials(systems, scale, budget, store, [1], search)
+        results = run_trials(trials, folder, store, resources, progress)
         if results is None:
             return None
-        comparisons.append(compare_systems(results, trials, budget))
+        best = {*select_best(results, trials).values()}  # other seeds are trained for the best setting alone
+        others = make_trials(systems, scale, budget, store, range(2, seeds + 1), search)
+        others = [trial for trial in others if trial.row in best]
+        more = run_trials(others, folder, store, resources, progress)
+        if more is None:
+            return None
+        comparisons.append(compare_systems([*results, *more], [*trials, *others], budget))
     comparison = SystemsComparison(comparisons, scale)
     tables = {
         f"table2-{budget_comparison.budget.unit}": make_budget_table(budget_comparison)
@@ -77,7 +85,7 @@ def make_budget_table(comparison: BudgetComparison) -> ReportTable:
     source = (
         "seeds"
         if comparison.seeds > 1
-        else "the bootstrap over test sentences, one seed each: another seed or learning rate "
+        else "the bootstrap over test sentences, one seed each: another seed, rate or initialization "
         "may change a result by more"
     )
     return ReportTable(f"After {comparison.budget}", columns, rows, [f"±: from {source}. {FLOPS_NOTE}"])
@@ -111,6 +119,7 @@ NOTES = [
     "The paper's numbers are on newstest2014 after training on 4.5 and 36 million pairs, by systems of many "
     "sizes, some far larger than the Transformer. Ours are small, all but big of about the Transformer's "
     "size, and trained for minutes on little text. They describe these conditions.",
+    "Δ has a margin of chance from seeds, pooled over systems, and the paired bootstrap over test sentences.",
     "Seconds compare implementations as well as architectures: on a GPU a step of the Transformer is a CUDA "
     "graph of specialized kernels, and a step of the others is not.",
 ]
@@ -138,17 +147,18 @@ def collect_cells(comparison: SystemsComparison, name: str | None) -> list[Cell]
 def render_report(comparison: SystemsComparison, store: Store, command: str) -> str:
     scale = comparison.scale
     first = comparison.comparisons[0]
-    sizes = [row.parameters for row in first.rows if row.name != "big"]
+    sizes = [row.parameters for row in first.rows if row.name not in ("big", "experts")]
     peaks = ", ".join(f"{name} {format_value(peak or 'paper')}" for name, peak in first.peaks.items())
     chosen = (
-        f"the best of {first.num_peaks} by perplexity on valid"
-        if first.num_peaks > 1
+        f"of the best of {first.num_settings} settings (rates and initial weights) by perplexity on valid"
+        if first.num_settings > 1
         else PRESET_PEAKS[scale.name]
     )
     parts = [
         "# Table 2: the Transformer and other systems",
         format_run_header(command, comparison.results),
-        f"Systems of {min(sizes):,} to {max(sizes):,} parameters, except big; batches of "
+        f"Systems of {min(sizes):,} to {max(sizes):,} parameters, except big, and experts, which has the "
+        f"Transformer's FLOPs per token; batches of "
         f"{scale.batch_tokens:,} tokens per side, {scale.warmup:,} warm-up steps, the paper's schedule for "
         f"all. Peak learning rates, {chosen}: {peaks}.",
         describe_data_and_scoring(store, comparison.results),
@@ -157,7 +167,7 @@ def render_report(comparison: SystemsComparison, store: Store, command: str) -> 
         "![BLEU against training FLOPs, in the paper and measured](table2.svg)",
         "## Does the paper's ordering hold here?",
         *(render_conclusions(budget_comparison) for budget_comparison in comparison.comparisons),
-        make_runs_table(comparison.results).to_markdown() if max(first.seeds, first.num_peaks) > 1 else "",
+        make_runs_table(comparison.results).to_markdown() if max(first.seeds, first.num_settings) > 1 else "",
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
@@ -173,28 +183,24 @@ def render_conclusions(comparison: BudgetComparison) -> str:
 def draw_figure(comparison: SystemsComparison) -> Any:
     """Plot BLEU against training FLOPs: the paper's systems, and ours under each budget."""
     panels = 1 + len(comparison.comparisons)
-    figure, axes = import_pyplot().subplots(1, panels, figsize=(4.6 * panels, 4), layout="constrained")
+    figure, axes = import_pyplot().subplots(1, panels, figsize=(5.6 * panels, 4), layout="constrained")
     complete = [system for system in PUBLISHED_SYSTEMS.values() if system.bleu_de and system.flops_de]
-    draw_points(
-        axes[0], [(system.name, system.flops_de, system.bleu_de, 0.0) for system in complete], PAPER_COLOR
-    )
+    draw_points(axes[0], [(system.name, system.flops_de, system.bleu_de, 0.0) for system in complete])
     for system in PUBLISHED_SYSTEMS.values():
         if system.bleu_de and not system.flops_de:
             draw_horizontal_line(axes[0], f"{system.name} (FLOPs not given)", system.bleu_de)
     axes[0].set_title("paper, English to German")
     for axis, budget_comparison in zip(axes[1:], comparison.comparisons, strict=True):
         points = [(row.name, row.flops, row.bleu, row.margin or 0.0) for row in budget_comparison.rows]
-        draw_points(axis, points, OURS_COLOR)
+        draw_points(axis, points)
         axis.set_title(f"measured, {budget_comparison.budget} each")
     for axis in axes:
         axis.set_xlabel("training FLOPs")
-        axis.grid(color="0.92", linewidth=0.7)
-        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid()
     axes[0].set_ylabel("BLEU")
     return figure
 
 
-LABEL_SPACING = 0.055  # as a share of the height
 TICKS = (1, 2, 5)  # times powers of ten
 
 
@@ -202,40 +208,25 @@ def draw_horizontal_line(axis: Any, name: str, bleu: float) -> None:
     """Draw a system whose FLOPs are unknown."""
     low, high = axis.get_ylim()
     axis.set_ylim(min(low, bleu - 0.06 * (high - bleu)), high)
-    axis.axhline(bleu, color=PAPER_COLOR, linewidth=0.9, linestyle=":")
+    axis.axhline(bleu, color=GRAY, linewidth=0.9, linestyle=":")
     axis.annotate(name, (0.03, bleu), xycoords=("axes fraction", "data"), va="bottom", size=8)
 
 
-def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], color: str) -> None:
-    """Draw points and a column of their names, moved apart so that they do not overlap."""
-    flops, bleu = [point[1] for point in points], [point[2] for point in points]
-    axis.errorbar(
-        flops, bleu, [point[3] for point in points], fmt="o", color=color, elinewidth=0.8, markersize=5
-    )
+def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]]) -> None:
+    """Draw each system with a color and a marker of its own; the key lists them by BLEU, the best first."""
+    ranked = sorted(points, key=lambda point: -point[2])
+    for index, (name, flops, bleu, margin) in enumerate(ranked):
+        color, marker = SERIES_COLORS[index % len(SERIES_COLORS)], MARKERS[index // 2 % len(MARKERS)]
+        axis.errorbar(
+            flops, bleu, margin, fmt=marker, color=color, elinewidth=0.8, markersize=6, label=name,
+        )  # fmt: skip
+    flops = [point[1] for point in points]
     low, high = min(y - s for _, _, y, s in points), max(y + s for _, _, y, s in points)
     margin = 0.08 * (high - low) or 1.0
     axis.set_ylim(low - margin, high + margin)
     axis.set_xscale("log")
-    axis.set_xlim(min(flops) / 1.6, max(flops) * (max(flops) / min(flops)) ** 0.55 * 2.2)
+    axis.set_xlim(min(flops) / 1.6, max(flops) * 1.6)
     axis.xaxis.set_major_locator(import_pyplot().matplotlib.ticker.LogLocator(subs=TICKS))
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
     axis.xaxis.set_minor_locator(import_pyplot().matplotlib.ticker.NullLocator())
-    bottom, top = axis.get_ylim()
-    ascending = sorted(points, key=lambda point: point[2])
-    levels = spread_labels([point[2] for point in ascending], LABEL_SPACING * (top - bottom), top)
-    for (name, x, y, _), level in zip(ascending, levels, strict=True):
-        axis.annotate(
-            name, (x, y), (max(flops) * 1.35, level), size=8, va="center",
-            arrowprops={"arrowstyle": "-", "color": "0.7", "linewidth": 0.6, "shrinkB": 3},
-        )  # fmt: skip
-
-
-def spread_labels(levels: Sequence[float], spacing: float, top: float) -> list[float]:
-    """Move ascending levels up until they are `spacing` apart, then down again from the top."""
-    moved: list[float] = []
-    for level in levels:
-        moved.append(max(level, moved[-1] + spacing) if moved else level)
-    for index in reversed(range(len(moved))):
-        above = moved[index + 1] - spacing if index + 1 < len(moved) else top - spacing / 2
-        moved[index] = min(moved[index], above)
-    return moved
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)

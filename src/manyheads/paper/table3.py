@@ -6,7 +6,8 @@ from typing import Any
 
 from manyheads.data.store import Store
 from manyheads.paper.budget import Budget
-from manyheads.paper.report import Cell, ReportTable, import_pyplot, save_figure, write_report
+from manyheads.paper.ordering import EQUIVALENCE_BLEU, EQUIVALENCE_PERPLEXITY, NEAR_ZERO
+from manyheads.paper.report import Cell, ReportTable, save_figure, write_report
 from manyheads.paper.report_appendix import (
     OURS_COLOR,
     PAPER_COLOR,
@@ -26,6 +27,7 @@ from manyheads.paper.variations import (
     compare_variations,
     make_trials,
 )
+from manyheads.plot_style import import_pyplot
 from manyheads.presets import TABLE_3, Table3Row
 from manyheads.progress import Progress
 
@@ -86,20 +88,28 @@ def format_published_size(name: str) -> str | None:
 def make_notes(variations: Variations) -> list[str]:
     """Explain the numbers and their limits."""
     deviations = [
-        f"{name} {variance.std:.2g}"
-        for name, variance in variations.variances.items()
-        if variance.degrees_of_freedom
+        f"{name} {margins.single.std:.2g}"
+        for name, margins in variations.margins.items()
+        if margins.single.degrees_of_freedom
     ]
     seeds = {row.seeds for row in variations.compared} or {variations.rows[0].seeds}
+    is_paired = any(margins.paired for margins in variations.margins.values())
+    variance_text = (
+        "of differences between equal seeds, which read equal batches, pooled over rows"
+        if is_paired
+        else "of single results, pooled over rows with several seeds"
+    )
     return [
-        f"Δ is the difference from base, which is the mean of {variations.rows[0].seeds} seeds; other rows "
-        f"have {max(seeds)}. A seed's standard deviation is {' and '.join(deviations) or 'unknown'}. The "
-        f"margin of chance is the 95 % interval that it gives (Student's t), assuming equal variance of "
-        f"all rows: of twenty rows without any effect one would still exceed it.",
-        "holds: the difference exceeds the margin of chance and has the paper's sign, or is within the "
-        "margin where the paper has no difference; reversed: it has the other sign, or exceeds the margin "
-        "where the paper has no difference. The paper gives no variance, and its smallest differences may "
-        "be chance.",
+        f"Δ is the difference from base, which has {variations.rows[0].seeds} seeds; other rows have "
+        f"{max(seeds)}. A seed's standard deviation is {' and '.join(deviations) or 'unknown'}. The margin "
+        f"of chance is a 95 % interval (Student's t) {variance_text}; for BLEU the paired "
+        f"bootstrap over sentences is added. Of twenty rows without any effect one would still exceed it.",
+        f"holds: the difference exceeds the margin of chance and has the paper's sign; reversed: it has the "
+        f"other sign. Where the paper's difference is about 0 (perplexity within "
+        f"{NEAR_ZERO['perplexity']}, BLEU within {NEAR_ZERO['BLEU']}), an equivalence test: holds if the "
+        f"difference with its margin is within {EQUIVALENCE_PERPLEXITY:.0%} of base's perplexity or "
+        f"{EQUIVALENCE_BLEU} BLEU, reversed if it is beyond that with its margin. Everything else: "
+        f"cannot tell. The paper gives no variance, and its smallest differences may be chance.",
         "The paper's rows had 100,000 steps (big 300,000) on 4.5 million pairs. Here all rows have the "
         "same short budget, and the models are small: what helps a large model after long training need not "
         "help a small one early.",
@@ -115,6 +125,7 @@ def render_report(variations: Variations, store: Store, command: str) -> str:
     )
     parts = [
         "# Table 3: variations of the Transformer",
+        variations.power() if variations.compared else "",
         format_run_header(command, variations.results),
         f"Each row is the paper's with {scale.width} of its widths, {scale.depth} of its layers and all its "
         f"heads; {variations.budget} each, batches of {scale.batch_tokens:,} tokens per side, "

@@ -1,6 +1,6 @@
 """`manyheads paper table4`: constituency parsing with the model, training and search of translation (6.3)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,22 +10,31 @@ from manyheads.config import Config, DataConfig, TrainConfig, TransformerConfig
 from manyheads.cuda.device import resolve_device
 from manyheads.errors import ConfigError, RequestError
 from manyheads.evaluate.evalb import COLLINS, BracketScores
-from manyheads.paper.parsing import ParserEvaluation, train_and_evaluate
+from manyheads.paper.parsing import ParserEvaluation
+from manyheads.paper.parsing_grid import (
+    GrammarEvaluation,
+    ParserGrid,
+    ParserGroup,
+    evaluate_grammars,
+    evaluate_grid,
+    group_by_seed,
+)
 from manyheads.paper.report import (
     Cell,
     ReportTable,
     format_provenance,
-    import_pyplot,
     save_figure,
     write_report,
 )
 from manyheads.paper.treebank import (
+    FOREIGN_LABELS,
     PARSER_INPUTS,
     ParserInput,
     Treebank,
     make_built_in_treebank,
     read_treebank,
 )
+from manyheads.plot_style import import_pyplot
 from manyheads.presets import get_preset
 from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS
@@ -77,6 +86,7 @@ class ParsingReport:
 
     treebank: Treebank
     results: Sequence[ParserEvaluation]
+    grammars: Sequence[GrammarEvaluation]
     table: ReportTable
     files: Sequence[Path]
 
@@ -89,6 +99,7 @@ class ParsingReport:
             **sizes,
             "notes": treebank.notes,
             "ours": [result.to_dict() for result in self.results],
+            "grammars": [grammar.to_dict() for grammar in self.grammars],
             "published": [published_to_dict(row) for row in PUBLISHED],
             "files": list(map(str, self.files)),
         }
@@ -99,11 +110,11 @@ def published_to_dict(row: tuple[str, str, str, float]) -> dict[str, Any]:
 
 
 def make_config(
-    model: str | None, steps: int | None, seconds: float | None, changes: Sequence[str] = ()
+    model: str | None, steps: Sequence[int], seconds: float | None, changes: Sequence[str] = ()
 ) -> Config:
     """Return the default config of this command with the given model preset, budget and overrides.
 
-    A given number of steps replaces the default time limit.
+    Given numbers of steps replace the default time limit; the first of them is in the config.
     """
     parsing = get_preset("parsing")
     config = Config(
@@ -112,7 +123,7 @@ def make_config(
         train=TRAINING,
         decoding=parsing.decoding,
     )
-    training = config.train if steps is None else replace(config.train, steps=steps, seconds=None)
+    training = replace(config.train, steps=steps[0], seconds=None) if steps else config.train
     training = training if seconds is None else replace(training, seconds=seconds)
     return replace(config, train=training).override(changes)
 
@@ -120,32 +131,26 @@ def make_config(
 def write_table4(
     paths: Sequence[Path],
     out: Path,
-    inputs: Sequence[str],
+    grid: ParserGrid,
     config: Config,
     *,
     vocab_size: int = VOCAB_SIZE,
+    removed_labels: Collection[str] = FOREIGN_LABELS,
     device: str | None = None,
     command: str = "manyheads paper table4",
     make_progress: Callable[[], Progress] = Progress,
 ) -> ParsingReport | None:
-    """Train and evaluate a parser for each kind of input, and write the report. None: stopped by a signal."""
-    parser_inputs = parse_inputs(inputs)
+    """Train and evaluate the parsers of a grid, and write the report. None: stopped by a signal."""
     with make_progress() as progress:
-        treebank = read_treebank(paths, progress) if paths else make_built_in_treebank()
-    results = []
-    for parser_input in parser_inputs:
-        folder = out / "table4" / parser_input
-        result = train_and_evaluate(treebank, parser_input, config, vocab_size, folder, device, make_progress)
-        if result is None:
-            return None
-        results.append(result)
-    table = make_table(treebank, results)
-    return ParsingReport(
-        treebank,
-        results,
-        table,
-        write_files(out, treebank, results, table, format_provenance(command, resolve_device(device))),
-    )
+        treebank = read_treebank(paths, progress, removed_labels) if paths else make_built_in_treebank()
+        grammars = evaluate_grammars(treebank, grid, progress)
+    results = evaluate_grid(treebank, grid, config, vocab_size, out / "table4", device, make_progress)
+    if results is None:
+        return None
+    table = make_table(treebank, results, grammars)
+    provenance = format_provenance(command, resolve_device(device))
+    files = write_files(out, treebank, results, grammars, table, provenance)
+    return ParsingReport(treebank, results, grammars, table, files)
 
 
 def parse_inputs(names: Sequence[str]) -> list[ParserInput]:
@@ -164,6 +169,7 @@ COLUMNS = (
     "sentences",
     "test",
     "F1",
+    "± between seeds",
     "recall",
     "precision",
     "exact match",
@@ -173,54 +179,107 @@ COLUMNS = (
 )
 
 
-def make_table(treebank: Treebank, results: Sequence[ParserEvaluation]) -> ReportTable:
-    rows: list[list[Cell]] = [
-        [
-            f"ours, {INPUT_NAMES[result.parser_input]}",
-            f"{result.steps:,} steps, {result.seconds:.0f} s",
-            f"{result.train_trees:,} ({treebank.name})",
-            f"{treebank.test_name}, {len(treebank.test):,} sentences",
-            result.score.f1,
-            result.score.recall,
-            result.score.precision,
-            result.score.exact,
-            result.score.tagging if result.parser_input == "words" else None,
-            result.first_score.f1,
-            result.well_formed,
-        ]
-        for result in results
-    ]
+def make_table(
+    treebank: Treebank, results: Sequence[ParserEvaluation], grammars: Sequence[GrammarEvaluation]
+) -> ReportTable:
+    rows = [make_row(treebank, group) for group in group_by_seed(results)]
+    rows += [make_grammar_row(treebank, grammar) for grammar in grammars]
     rows += [
-        [name, training, size, "WSJ section 23", f1, *[None] * 6] for name, training, size, f1 in PUBLISHED
+        [name, training, size, "WSJ section 23", f1, *[None] * 7] for name, training, size, f1 in PUBLISHED
     ]
-    return ReportTable("Table 4: constituency parsing", COLUMNS, rows, make_notes(treebank, results))
+    notes = make_notes(treebank, results, grammars)
+    return ReportTable("Table 4: constituency parsing", COLUMNS, rows, notes)
 
 
-def make_notes(treebank: Treebank, results: Sequence[ParserEvaluation]) -> list[str]:
+def make_row(treebank: Treebank, group: ParserGroup) -> list[Cell]:
+    first = group.first
+    seeds = f", {len(group.evaluations)} seeds" if len(group.evaluations) > 1 else ""
+    return [
+        f"ours, {INPUT_NAMES[first.parser_input]}",
+        f"{first.steps:,} steps, {group.mean(lambda result: result.seconds):.0f} s{seeds}",
+        f"{first.train_trees:,} ({treebank.name})",
+        f"{treebank.test_name}, {len(treebank.test):,} sentences",
+        group.mean(lambda result: result.score.f1),
+        group.f1_std,
+        group.mean(lambda result: result.score.recall),
+        group.mean(lambda result: result.score.precision),
+        group.mean(lambda result: result.score.exact),
+        group.mean(lambda result: result.score.tagging) if first.parser_input == "words" else None,
+        group.mean(lambda result: result.first_score.f1),
+        group.mean(lambda result: result.well_formed),
+    ]
+
+
+def make_grammar_row(treebank: Treebank, grammar: GrammarEvaluation) -> list[Cell]:
+    score = grammar.score
+    return [
+        f"parent-annotated PCFG, {'words only' if grammar.parser_input == 'words' else 'tags only'}",
+        f"{grammar.num_rules:,} rules counted, {grammar.seconds:.0f} s of CPU with parsing",
+        f"{grammar.train_trees:,} ({treebank.name})",
+        f"{treebank.test_name}, {len(treebank.test):,} sentences",
+        score.f1,
+        None,
+        score.recall,
+        score.precision,
+        score.exact,
+        score.tagging if grammar.parser_input == "words" else None,
+        None,
+        100.0 * (1 - grammar.no_parse / max(1, len(treebank.test))),
+    ]
+
+
+def make_notes(
+    treebank: Treebank, results: Sequence[ParserEvaluation], grammars: Sequence[GrammarEvaluation]
+) -> list[str]:
     notes = [
         f"F1, recall, precision and exact match are of labeled brackets, in percent: {COLLINS.signature}. "
         f"Tag accuracy is that of the tags in the output, without punctuation. The parse is the best "
         f"well-formed hypothesis of the beam, or the first one, repaired. F1 of first hypothesis is that of "
         f"the first one alone, repaired; well-formed is the percentage that needs no repair. Rows that are "
         f"not ours are the paper's Table 4, on another test set: they show what is reached with how much "
-        f"data, and are not comparable with our rows."
+        f"data, and are not comparable with our rows. ± is the standard deviation between seeds.",
+        compare_with_grammars(results, grammars),
     ]
     for result in results:
         repairs = ", ".join(f"{rule} ({result.repairs[rule]:,})" for rule in REPAIRS if result.repairs[rule])
         evalb = f"{result.score.errors} errors, {result.score.skipped} skipped"
         notes.append(
-            f"{INPUT_NAMES[result.parser_input]}: {result.parameters:,} parameters; EVALB: {evalb}; "
-            f"punctuation given the gold tag: {result.retagged}; sentences repaired: {result.num_repaired}"
-            + (f" ({repairs})." if repairs else ".")
+            f"{describe_training(result)}, seed {result.seed}: {result.parameters:,} parameters; "
+            f"EVALB: {evalb}; punctuation given the gold tag: {result.retagged}; "
+            f"sentences repaired: {result.num_repaired}" + (f" ({repairs})." if repairs else ".")
         )
     return [*notes, *treebank.notes]
 
 
+def compare_with_grammars(results: Sequence[ParserEvaluation], grammars: Sequence[GrammarEvaluation]) -> str:
+    """State where the Transformer is better than a grammar estimated from the same trees."""
+    parts = []
+    for group in group_by_seed(results):
+        first, f1 = group.first, group.mean(lambda result: result.score.f1)
+        grammar_input = "words" if first.parser_input == "words" else "tags"
+        for grammar in grammars:
+            if (grammar.parser_input, grammar.train_trees) == (grammar_input, first.train_trees):
+                difference = f1 - grammar.score.f1
+                parts.append(
+                    f"{INPUT_NAMES[first.parser_input]}, {first.train_trees:,} trees, {first.steps:,} steps: "
+                    f"{abs(difference):.1f} {'above' if difference > 0 else 'below'} the grammar"
+                )
+    return f"F1 beside a PCFG estimated from the same trees (docs/paper.md): {'; '.join(parts)}."
+
+
 def write_files(
-    out: Path, treebank: Treebank, results: Sequence[ParserEvaluation], table: ReportTable, provenance: str
+    out: Path,
+    treebank: Treebank,
+    results: Sequence[ParserEvaluation],
+    grammars: Sequence[GrammarEvaluation],
+    table: ReportTable,
+    provenance: str,
 ) -> list[Path]:
     try:
         figures, figure_text = draw_figure(results, out), "![F1 by length](table4.svg)"
+        if len({grammar.train_trees for grammar in grammars}) > 1:
+            figures += draw_curve(results, grammars, out)
+            figure_text += "\n\n![F1 by number of trees](table4-curve.svg)"
     except RequestError as error:  # no matplotlib: write the numbers without the figure
         figures, figure_text = [], str(error)
     parts = [
@@ -238,9 +297,9 @@ def format_examples(treebank: Treebank, results: Sequence[ParserEvaluation]) -> 
     parts = ["### First sentences of the test set"]
     for index, gold in enumerate(treebank.test[:NUM_EXAMPLES]):
         rows = [f"gold: `{gold}`"]
-        for result in results:
+        for result in (group.first for group in group_by_seed(results)):
             same = "the same" if result.trees[index] == gold else f"`{result.trees[index]}`"
-            rows.append(f"{INPUT_NAMES[result.parser_input]}: {same}")
+            rows.append(f"{describe_training(result)}: {same}")
         parts.append("\\\n".join(rows))
     return parts
 
@@ -252,18 +311,46 @@ def draw_figure(results: Sequence[ParserEvaluation], out: Path) -> list[Path]:
         f"{low + 1} to {high}" if high < LENGTH_BOUNDS[-1] else f"over {low}"
         for low, high in pairwise(LENGTH_BOUNDS)
     ]
-    for result in results:
+    for group in group_by_seed(results):
+        result = group.first
         groups = [filter_by_length(result.score, low, high) for low, high in pairwise(LENGTH_BOUNDS)]
         points = [(name, group.f1) for name, group in zip(names, groups, strict=True) if group.valid]
         axes.plot(
             *zip(*points, strict=True),
             marker="o",
-            label=f"{INPUT_NAMES[result.parser_input]}: {result.score.f1:.1f} overall",
+            label=f"{describe_training(result)}: {result.score.f1:.1f} overall",
         )
     axes.set(xlabel="words per sentence", ylabel="F1 of labeled brackets", ylim=(0, 102))
-    axes.grid(alpha=0.3)
+    axes.grid()
     axes.legend()
     return save_figure(figure, out, "table4")
+
+
+def describe_training(result: ParserEvaluation) -> str:
+    return f"{INPUT_NAMES[result.parser_input]}, {result.train_trees:,} trees, {result.steps:,} steps"
+
+
+def draw_curve(
+    results: Sequence[ParserEvaluation], grammars: Sequence[GrammarEvaluation], out: Path
+) -> list[Path]:
+    """Plot F1 against the number of training trees: one line for each input and number of steps."""
+    figure, axes = import_pyplot().subplots(figsize=(7, 4), layout="constrained")
+    lines: dict[str, list[tuple[int, float]]] = {}
+    for group in group_by_seed(results):
+        name = f"{INPUT_NAMES[group.first.parser_input]}, {group.first.steps:,} steps"
+        point = (group.first.train_trees, group.mean(lambda result: result.score.f1))
+        lines.setdefault(name, []).append(point)
+    for name, points in lines.items():
+        axes.plot(*zip(*sorted(points), strict=True), "o-", label=name)
+    for grammar_input in dict.fromkeys(grammar.parser_input for grammar in grammars):
+        points = [
+            (item.train_trees, item.score.f1) for item in grammars if item.parser_input == grammar_input
+        ]
+        axes.plot(*zip(*sorted(points), strict=True), "s--", label=f"PCFG, {grammar_input} only")
+    axes.set(xlabel="training trees", ylabel="F1 of labeled brackets", xscale="log", ylim=(0, 102))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return save_figure(figure, out, "table4-curve")
 
 
 def filter_by_length(score: BracketScores, low: int, high: int) -> BracketScores:

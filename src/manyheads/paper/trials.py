@@ -6,7 +6,7 @@ base-seed1.json    the settings and the result; written last
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -16,9 +16,10 @@ from manyheads.config import Config
 from manyheads.cuda.device import describe_machine
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
-from manyheads.evaluate.bleu import Score
+from manyheads.evaluate.bleu import Score, bleu_tokenizer
 from manyheads.evaluate.perplexity import reference_perplexity
 from manyheads.evaluate.report import evaluate
+from manyheads.evaluate.significance import bleu_statistics
 from manyheads.loading import load
 from manyheads.model import count_parameters
 from manyheads.paper.budget import count_tokens
@@ -79,6 +80,13 @@ class TrialResult:
     split: str  # that BLEU is computed on
     jobs: int  # concurrent runs
     machine: str
+    bleu_statistics: list[list[int]] = field(default_factory=list)  # of each sentence, for paired tests
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers of a report, without those of each sentence."""
+        data = asdict(self)
+        del data["bleu_statistics"]
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -129,6 +137,9 @@ def evaluate_trial(trial: Trial, run: Path, store: Store, environment: TrialEnvi
         split=trial.split,
         jobs=environment.jobs,
         machine=describe_machine(environment.device),
+        bleu_statistics=bleu_statistics(
+            evaluation.translations, [references], bleu_tokenizer(translator.target_language)
+        ),
     )
 
 

@@ -12,9 +12,15 @@ from manyheads.config import Config, describe_unknown_name
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError
 from manyheads.paper.budget import Budget
-from manyheads.paper.ordering import Difference, summarize_orderings, warn_if_untrained
+from manyheads.paper.margins import SeedMargins, combine_margins, compute_sentence_margin
+from manyheads.paper.ordering import (
+    Difference,
+    equivalence_bound,
+    summarize_orderings,
+    warn_if_untrained,
+)
 from manyheads.paper.scaled_presets import ModelScale
-from manyheads.paper.seed_variance import SeedVariance, drop_missing, mean_or_none
+from manyheads.paper.seed_variance import mean_or_none
 from manyheads.paper.trials import Trial, TrialResult
 from manyheads.presets import TABLE_3, Table3Row
 
@@ -95,7 +101,7 @@ class Variations:
     """All rows and their runs."""
 
     rows: list[VariationRow]
-    variances: dict[str, SeedVariance]  # by measure
+    margins: dict[str, SeedMargins]  # by measure
     results: list[TrialResult]
     scale: ModelScale
     budget: Budget
@@ -114,6 +120,15 @@ class Variations:
         ]
         return " ".join([*orderings, *warn_if_untrained(self.rows[0].bleu)])
 
+    def power(self) -> str:
+        """State for each group how many rows differ from base by more than chance: what this run shows."""
+        parts = []
+        for group in dict.fromkeys(get_group(row.name) for row in self.compared):
+            rows = [row for row in self.compared if get_group(row.name) == group]
+            shown = sum(is_beyond_chance(row.differences["perplexity"]) for row in rows)
+            parts.append(f"{group} {shown} of {len(rows)}" + (" (this run cannot tell)" if not shown else ""))
+        return f"Rows that differ from base in perplexity by more than chance: {', '.join(parts)}."
+
     def to_dict(self) -> dict[str, Any]:
         verdicts = [
             {name: difference.verdict for name, difference in row.differences.items()} for row in self.rows
@@ -121,7 +136,7 @@ class Variations:
         return {
             "scale": self.scale.name,
             "budget": str(self.budget),
-            "seed_variance": {measure: asdict(variance) for measure, variance in self.variances.items()},
+            "seed_variance": {measure: asdict(margins) for measure, margins in self.margins.items()},
             "rows": [
                 {
                     **asdict(row),
@@ -130,9 +145,17 @@ class Variations:
                 }
                 for row, row_verdicts in zip(self.rows, verdicts, strict=True)
             ],
-            "runs": [asdict(result) for result in self.results],
-            "conclusions": [self.summary(), *(row.describe() for row in self.compared)],
+            "runs": [result.to_dict() for result in self.results],
+            "conclusions": [self.power(), self.summary(), *(row.describe() for row in self.compared)],
         }
+
+
+def is_beyond_chance(difference: Difference) -> bool:
+    return (
+        difference.ours is not None
+        and difference.margin is not None
+        and abs(difference.ours) > difference.margin
+    )
 
 
 def compare_variations(
@@ -141,44 +164,59 @@ def compare_variations(
     """Compare rows with base, in the order of the trials."""
     configs = {trial.row: trial.config for trial in trials}
     by_row = {row: [result for result in results if result.row == row] for row in configs}
-    values: dict[str, dict[str, list[float | None]]] = {
-        "perplexity": {
-            row: [result.perplexity for result in row_results] for row, row_results in by_row.items()
-        },
-        "BLEU": {row: [result.bleu.value for result in row_results] for row, row_results in by_row.items()},
-    }
-    variances = {
-        measure: SeedVariance.estimate([drop_missing(seeds) for seeds in rows.values()])
-        for measure, rows in values.items()
-    }
+    margins = {measure: estimate_margins(measure, by_row) for measure in MEASURES}
     variation_rows = [
         VariationRow(
             name=row,
             change=describe_change(configs[row], configs["base"]),
             parameters=row_results[0].parameters,
             seeds=len(row_results),
-            perplexity=mean_or_none(values["perplexity"][row]),
-            bleu=mean_or_none(values["BLEU"][row]),
+            perplexity=mean_or_none([result.perplexity for result in row_results]),
+            bleu=mean_or_none([result.bleu.value for result in row_results]),
             differences={
-                measure: compute_difference(row, measure, values[measure], variances[measure])
+                measure: compute_difference(row, measure, row_results, by_row["base"], margins[measure])
                 for measure in MEASURES
                 if row != "base"
             },
         )
         for row, row_results in by_row.items()
     ]
-    return Variations(variation_rows, variances, results, scale, budget)
+    return Variations(variation_rows, margins, results, scale, budget)
+
+
+def read_measure(measure: str, results: Sequence[TrialResult]) -> dict[int, float]:
+    """Return the finite values of a measure by seed."""
+    values = {
+        result.seed: result.perplexity if measure == "perplexity" else result.bleu.value for result in results
+    }
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
+def estimate_margins(measure: str, by_row: dict[str, list[TrialResult]]) -> SeedMargins:
+    rows = {row: read_measure(measure, results) for row, results in by_row.items()}
+    return SeedMargins.estimate(
+        {row: values for row, values in rows.items() if values or row == "base"}, "base"
+    )
 
 
 def compute_difference(
-    row: str, measure: str, values: dict[str, list[float | None]], variance: SeedVariance
+    row: str,
+    measure: str,
+    results: Sequence[TrialResult],
+    base: Sequence[TrialResult],
+    margins: SeedMargins,
 ) -> Difference:
-    value, base = mean_or_none(values[row]), mean_or_none(values["base"])
-    ours = None if value is None or base is None else value - base
+    """Return the difference from base. The margin of BLEU also covers the choice of sentences."""
+    values, reference = read_measure(measure, results), read_measure(measure, base)
     published, paper_base = (PUBLISHED_RESULTS[name][MEASURES.index(measure)] for name in (row, "base"))
-    return Difference(
-        ours, round(published - paper_base, 2), variance.margin(len(values[row]), len(values["base"]))
-    )
+    paper = round(published - paper_base, 2)
+    if len(values) < len(results) or len(reference) < len(base):
+        return Difference(None, paper, None)
+    ours, margin = margins.difference(values, reference)
+    if measure == "BLEU" and margin is not None:
+        margin = combine_margins(margin, compute_sentence_margin(results, base))
+    bound = equivalence_bound(measure, paper, mean_or_none(list(reference.values())))
+    return Difference(ours, paper, margin, bound)
 
 
 def describe_change(config: Config, base: Config) -> str:

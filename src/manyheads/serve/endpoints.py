@@ -466,4 +466,12 @@ def create_translate_task(
     """Return the task of a request. HTML uses no corrections: to place its tags takes an alignment."""
     if query.format == "html":
         return TranslateHtmlTask(model, query.alternatives + 1, policy, glossary=glossary)
-    return TranslateTask(model, query.alternatives + 1, query.details, glossary=glossary, space=space)
+    return TranslateTask(
+        model,
+        query.alternatives + 1,
+        query.details,
+        prefix=query.prefix,
+        forbid=tuple(query.forbid),
+        glossary=glossary,
+        space=space,
+    )

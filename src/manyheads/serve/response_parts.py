@@ -65,6 +65,8 @@ def format_model(model: ServedModel, user: str) -> dict[str, Any]:
         "attention": translator.engine.capabilities.attention,
         "calibrated": model.is_calibrated,
         "adapters": model.list_adapters(user),
+        "examples": model.training_facts.examples,
+        "training_pairs": model.training_facts.num_pairs,
     }
 
 
@@ -75,6 +77,7 @@ def distinct_alternatives(translation: Translation) -> list[str]:
 
 
 def format_details(translation: Translation, model: ServedModel | None) -> dict[str, Any]:
+    alignment = WordAlignment.from_translation(translation)
     return {
         "score": translation.score,
         "sourceTokens": translation.source_tokens,
@@ -86,7 +89,8 @@ def format_details(translation: Translation, model: ServedModel | None) -> dict[
             for text, confidence in translation.sentence_confidences
         ],
         "sentences": model.split_sentences(translation.source) if model else [],
-        **WordAlignment.from_translation(translation).to_json(),
+        **alignment.to_json(),
+        "unknownWords": model.known_words.find_unknown(alignment.source) if model else [],
     }
 
 

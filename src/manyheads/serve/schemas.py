@@ -11,6 +11,8 @@ from manyheads.documents.suffixes import DOCUMENT_SUFFIXES
 from manyheads.serve.limits import ServerLimits
 
 MAX_WIDTH = 2**20
+MAX_PREFIX = 1000  # characters
+MAX_FORBIDDEN = 20  # words
 SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, which JSON can hold
 
 
@@ -84,6 +86,16 @@ class TranslateRequest(StrictRequest):
     details: Annotated[
         bool, Field(description="Return tokens, their scores and the alignment; for format text.")
     ] = False
+    prefix: Annotated[
+        Text,
+        default_if_empty(""),
+        Field(max_length=MAX_PREFIX, description="How each sentence of the translation begins; not html."),
+    ] = ""
+    forbid: Annotated[
+        list[Annotated[Text, Field(max_length=MAX_PREFIX)]],
+        default_if_empty([]),
+        Field(max_length=MAX_FORBIDDEN, description="Words that must not come out; not for html."),
+    ] = []
     min_confidence: Confidence = None
     below: BelowChoice = None
     model: Model = None
@@ -201,6 +213,9 @@ class TranslationDetails(BaseModel):
         list[tuple[int, int]] | None, Field(description="Indices of source token and target token.")
     ]
     sourceWords: list[str]
+    unknownWords: Annotated[
+        list[int], Field(description="Indices of source words that the model cannot know.")
+    ]
     words: Annotated[list[WordDetail], Field(description="The words that the tokens form.")]
     sentences: Annotated[list[str], Field(description="The sentences of the text.")]
     sentenceConfidences: Annotated[
@@ -296,6 +311,8 @@ class ModelInfo(BaseModel):
     attention: Annotated[bool, Field(description="Whether /attention, /look and /walk are available.")]
     calibrated: Annotated[bool, Field(description="Whether translations have a confidence.")]
     adapters: Annotated[list[str], Field(description="Adapters that a request may name.")]
+    examples: Annotated[list[str], Field(description="Sources of its test set, short to long.")]
+    training_pairs: Annotated[int | None, Field(description="Null: unknown.")]
 
 
 class GlossaryInfo(BaseModel):

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+from manyheads.confidence.known_words import KnownWords
 from manyheads.loading import list_adapters, read_adapter_space
+from manyheads.look.example_sentences import TrainingFacts, read_training_facts
 from manyheads.search.request_source import RequestFeed
 from manyheads.translator import Translator
 
@@ -87,6 +90,19 @@ class ServedModel:
         if user is None:
             return names
         return [name for name in names if read_adapter_space(folder, name) in (None, user)]
+
+    @cached_property
+    def known_words(self) -> KnownWords:
+        """Which words its training sources had."""
+        confidence = self.translator.confidence
+        source_model = None if confidence is None else confidence.calibration.source_model
+        return KnownWords.of(self.translator.subwords.source, self.source, source_model)
+
+    @cached_property
+    def training_facts(self) -> TrainingFacts:
+        """What it was trained on, and examples of it; empty where its data are gone."""
+        folder = getattr(self.translator, "folder", None)
+        return read_training_facts(folder) if folder is not None else TrainingFacts()
 
     def warm_up(self) -> None:
         """Translate a sentence: the first one is slow, and shows that the model works.

@@ -10,6 +10,7 @@ from manyheads.train.log import LOG_FILE, read_log
 
 MAX_POINTS = 1000  # per series
 SERIES = ("train", "valid")
+POINT_KEYS = ("step", "run_seconds")
 METRIC_KEYS = ("loss", "perplexity", "bleu", "learning_rate", "grad_norm", "tokens_per_second")
 
 
@@ -52,7 +53,7 @@ def extract_curves(name: str, lines: Sequence[dict[str, Any]]) -> dict[str, Any]
 
 
 def extract_point(line: dict[str, Any]) -> dict[str, Any]:
-    return {key: line[key] for key in ("step", *METRIC_KEYS) if isinstance(line.get(key), int | float)}
+    return {key: line[key] for key in (*POINT_KEYS, *METRIC_KEYS) if isinstance(line.get(key), int | float)}
 
 
 def downsample(points: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -74,6 +74,8 @@ class TranslateTask(TextTask):
     """Translate texts."""
 
     details: bool = False  # with the scores of tokens, and the alignment where the engine has one
+    prefix: str = ""  # of the translation of each sentence
+    forbid: tuple[str, ...] = ()  # words that must not come out
 
     def begin(self, items: Sequence[str]) -> tuple[list[str], MakeResults]:
         return list(items), lambda translations: translations
@@ -84,6 +86,8 @@ class TranslateTask(TextTask):
             **super().options,
             "alignment": self.details and self.model.can_align,
             "scores": "tokens" if self.details else "total",
+            **({"prefix": self.prefix} if self.prefix else {}),
+            **({"forbid": self.forbid} if self.forbid else {}),
         }
 
 

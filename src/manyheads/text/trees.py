@@ -11,7 +11,7 @@ it by the rules of REPAIRS and counts them.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -199,6 +199,25 @@ def strip_annotations(tree: Tree) -> Tree | None:
             stack[-1] = Tree(stack[-1].label, (*stack[-1].children, kept))
     (kept,) = stack[0].children or (None,)
     return kept if isinstance(kept, Tree) else None
+
+
+def remove_labels(tree: Tree, labels: Collection[str]) -> tuple[Tree, int]:
+    """Remove the brackets with these labels, and keep what is in them. Return also how many were removed."""
+    stack: list[list[Tree | Leaf]] = [[]]
+    removed = 0
+    for node in walk(tree):
+        if isinstance(node, Leaf):
+            stack[-1].append(node)
+        elif node.startswith("("):
+            stack.append([])
+        else:
+            children, is_root = stack.pop(), len(stack) == 1
+            is_removed = node[1:] in labels and not is_root
+            removed += is_removed
+            stack[-1].extend(children if is_removed else [Tree(node[1:], tuple(children))])
+    ((kept,),) = stack
+    assert isinstance(kept, Tree)
+    return kept, removed
 
 
 def strip_functions(label: str) -> str:

@@ -43,6 +43,15 @@ class Checkpointer:
 
         self.writer.submit(write_and_clean_up)
 
+    def save_snapshot(self) -> None:
+        """Start to write a small model of this step, which stays."""
+        if self.dist.is_main:
+            self.writer.wait()
+            step = self.state.progress.step
+            folder = checkpoint.snapshot_path(self.run_folder, step)
+            write = self._prepare_write(folder, step, None, as_int8=True)
+            self.writer.submit(write)
+
     def save_model(self, folder: Path, step: int) -> None:
         """Write the model without its training state, and wait for it."""
         self._check_run_folder()
@@ -58,7 +67,7 @@ class Checkpointer:
             )
 
     def _prepare_write(
-        self, folder: Path, step: int, training_record: dict[str, Any] | None
+        self, folder: Path, step: int, training_record: dict[str, Any] | None, as_int8: bool = False
     ) -> Callable[[], None]:
         """Copy the weights now; return a function that writes them."""
         state = self.state
@@ -74,6 +83,7 @@ class Checkpointer:
             training=training_record,
             optimizer=copy_to_cpu(state.optimizer.named_state()) if has_optimizer else None,
             supported_length=state.store.supported_length,
+            as_int8=as_int8,
         )
 
     def restore(self, info: checkpoint.CheckpointInfo) -> None:

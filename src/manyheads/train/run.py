@@ -22,6 +22,7 @@ from manyheads.train.timing import StartupTimer
 from manyheads.train.trainer import Trainer
 
 CONFIG_FILE = "config.toml"
+INIT_KEYS = ("init", "init_gain")  # which resumed weights do not use
 
 
 def train(
@@ -117,7 +118,7 @@ def check_config_unchanged(trainer: Trainer, info: checkpoint.CheckpointInfo, ch
         checkpoint.describe_change(f"{table}.{key}", then[table].get(key), value)
         for table, keys in now.items()
         for key, value in keys.items()
-        if then[table].get(key) != value and key != "init_gain"  # which resumed weights do not use
+        if then[table].get(key) != value and key not in INIT_KEYS
     ]
     if info.training.get("data") != trainer.store.sha256:
         changed.append(f"the data in {trainer.config.data.folder} was prepared again")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
-from manyheads.errors import CheckpointError, RequestError, install_command
+from manyheads.errors import CheckpointError, RequestError
+from manyheads.plot_style import SERIES_COLORS, import_pyplot
 from manyheads.train.log import LOG_FILE, read_log
 from manyheads.train.metrics import format_metrics
 from manyheads.train.timing import format_startup, format_time, summarize_time
@@ -15,6 +16,7 @@ SPARKLINE_LEVELS = "▁▂▃▄▅▆▇█"
 SPARKLINE_WIDTH = 60
 IMAGE_FORMATS = (".svg", ".png", ".pdf")
 CURVES = ("loss", "perplexity", "bleu")
+EVENT_COLORS = {"train": SERIES_COLORS[0], "valid": SERIES_COLORS[1]}  # in every panel
 
 
 def is_run(folder: Path) -> bool:
@@ -83,13 +85,7 @@ def plot_curves(run: Path, image: Path) -> None:
         raise RequestError(
             f"{image}: unknown image format {image.suffix!r}; use one of {', '.join(IMAGE_FORMATS)}"
         )
-    try:
-        import matplotlib
-    except ImportError:
-        raise RequestError(f"plotting curves needs matplotlib: {install_command('figures')}") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = import_pyplot()
     entries = [entry for entry in read_log(run / LOG_FILE) if entry["event"] in ("train", "valid")]
     pyplot.rcParams["svg.fonttype"] = "none"  # text stays text
     keys = [key for key in CURVES if any(entry.get(key) is not None for entry in entries)] or ["loss"]
@@ -105,8 +101,10 @@ def plot_curves(run: Path, image: Path) -> None:
             ]
             if points:
                 label = "train, with label smoothing" if (event, key) == ("train", "loss") else event
-                axis.plot(*zip(*points, strict=True), label=label, marker="." if event == "valid" else None)
+                marker = "." if event == "valid" else None
+                axis.plot(*zip(*points, strict=True), label=label, marker=marker, color=EVENT_COLORS[event])
         axis.set(title=key, xlabel="step", yscale="log" if key == "perplexity" else "linear")
+        axis.grid()
         if axis.has_data():
             axis.legend()
     figure.savefig(image)

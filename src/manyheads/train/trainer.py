@@ -172,6 +172,8 @@ class Trainer:
         self.console.update("step", self.progress.step, self.config.train.steps)
         if self.config.train.init_from and self.progress.step == 0:
             self._validate(is_start=True)
+        if self.config.train.snapshots and self.progress.step == 0:
+            self.checkpointer.save_snapshot()
         while True:
             with self._stream_batches() as stream:
                 for batch in stream:
@@ -217,10 +219,14 @@ class Trainer:
             progress.epoch, progress.batch_index = batch.epoch + 1, 0
         validates = progress.step % train.validate_every == 0
         saves = progress.step % train.checkpoint_every == 0
-        if validates or saves or not self.update_step.is_async:
+        is_snapshot = train.snapshots and checkpoint.is_snapshot_step(progress.step)
+        if validates or saves or is_snapshot or not self.update_step.is_async:
             self._finalize_step()
         is_best = validates and not progress.nonfinite_steps and self._validate()
         self._account_time()
+        if is_snapshot and not progress.nonfinite_steps:
+            self.checkpointer.save_snapshot()
+            self._account_time()
         if (is_best or saves) and not progress.nonfinite_steps:  # never save what a rollback would undo
             self._save()
             self._account_time()

@@ -31,12 +31,12 @@ def format_command() -> str:
     return shlex.join(["manyheads", *sys.argv[1:]])
 
 
-def open_data(data: Path | None, out: Path, report_progress: ReportProgress) -> Any:
-    """Open a data folder, or prepare the built-in corpus."""
+def open_data(data: Path | None, out: Path, report_progress: ReportProgress, *, scarce: bool = False) -> Any:
+    """Open a data folder, or prepare a built-in corpus: an easy one, or one with few pairs."""
     from manyheads.data.store import Store
-    from manyheads.paper.small_corpus import load_small_corpus
+    from manyheads.paper.small_corpus import EASY, SCARCE
 
-    return Store.open(data) if data else load_small_corpus(out / "small-corpus", report_progress)
+    return Store.open(data) if data else (SCARCE if scarce else EASY).load(out, report_progress)
 
 
 def exit_preempted(out: Path) -> None:

@@ -19,6 +19,11 @@ from manyheads.cli.paper.runs import (
     print_report,
 )
 
+BothInits = Annotated[
+    bool, typer.Option("--both-inits", help="Also try other initial weights for every system.")
+]
+Validations = Annotated[int, typer.Option(help="Validate a run so many times; its best model counts.", min=0)]
+
 
 @paper.command()
 def table2(
@@ -29,7 +34,8 @@ def table2(
     budget: Annotated[
         list[str] | None,
         typer.Option(
-            help="Budget of each run: 2000000tokens, 500steps or 60s; can be repeated.", metavar="AMOUNT"
+            help="Budget of each run: 2000000tokens, 5e15FLOPs, 500steps or 60s; can be repeated.",
+            metavar="AMOUNT",
         ),
     ] = None,
     both: Annotated[bool, typer.Option("--both", help="Compare at equal tokens and at equal time.")] = False,
@@ -37,6 +43,8 @@ def table2(
         str,
         typer.Option(help="Multiples of each learning rate to try; the best on valid counts.", metavar="1,2"),
     ] = "1",
+    both_inits: BothInits = False,
+    validations: Validations = 0,
     scale: ScaleName = "playground",
     seeds: Seeds = 1,
     jobs: Jobs = None,
@@ -47,7 +55,8 @@ def table2(
 ) -> None:
     """Train the Transformer and the baselines under the same budget: BLEU against training FLOPs (Table 2).
 
-    Each system has a run folder, and the command can be resumed. The paper's rows are printed beside ours.
+    Each system has a run folder, and the command can be resumed. With several rates or initial weights, the
+    first seed chooses by perplexity on valid, and other seeds train the chosen setting alone.
 
     \b
     Example:
@@ -55,7 +64,7 @@ def table2(
     """
     from manyheads.paper.budget import parse_budgets
     from manyheads.paper.scaled_presets import get_scale
-    from manyheads.paper.systems import parse_multiples, select_systems
+    from manyheads.paper.systems import SystemSearch, parse_multiples, select_systems
     from manyheads.paper.table2 import make_budget_table, make_paper_table, write_table2
     from manyheads.paper.trial_pool import TrialResources
     from manyheads.progress import create_progress
@@ -63,12 +72,12 @@ def table2(
     folder, size = resolve_output(out), get_scale(scale)
     selected = select_systems(systems, size)
     budgets = parse_budgets(budget or [], both, size.budget_tokens, size.budget_seconds)
-    multiples = parse_multiples(rate_multiples)
-    resources = TrialResources.detect(device, jobs, gpus, seeds * len(multiples) * len(selected))
+    search = SystemSearch(parse_multiples(rate_multiples), both_inits, validations)
+    resources = TrialResources.detect(device, jobs, gpus, len(search.list_settings()) * len(selected))
     with create_progress(sys.stderr) as progress:
         store = open_data(data, folder, progress.update)
         outcome = write_table2(
-            store, folder, systems=selected, scale=size, budgets=budgets, seeds=seeds, multiples=multiples,
+            store, folder, systems=selected, scale=size, budgets=budgets, seeds=seeds, search=search,
             resources=resources, command=format_command(), progress=progress,
         )  # fmt: skip
     if outcome is None:

@@ -31,7 +31,7 @@ def table3(
         str | None, typer.Option(help="Budget of each run: 2000000tokens, 500steps or 60s.", metavar="AMOUNT")
     ] = None,
     scale: ScaleName = "playground",
-    seeds: Seeds = 1,
+    seeds: Seeds = 2,
     jobs: Jobs = None,
     gpus: Gpus = None,
     device: Device = None,
@@ -40,8 +40,8 @@ def table3(
 ) -> None:
     """Train each row of Table 3 under the same budget; compare the differences from base with the paper's.
 
-    Each row has a run folder, and the command can be resumed. Base is trained three times to estimate the
-    variance between seeds.
+    Each row has a run folder, and the command can be resumed. Differences are taken between equal seeds, and
+    their variance is pooled over rows. Base is trained with three seeds or more.
 
     \b
     Example:
@@ -49,18 +49,20 @@ def table3(
     """
     from manyheads.paper.budget import Budget
     from manyheads.paper.scaled_presets import get_scale
+    from manyheads.paper.small_corpus import SCARCE_BUDGET_TOKENS
     from manyheads.paper.table3 import make_table, write_table3
     from manyheads.paper.trial_pool import TrialResources
     from manyheads.paper.variations import MIN_BASE_SEEDS, select_rows
     from manyheads.progress import create_progress
 
     folder, size, selected = resolve_output(out), get_scale(scale), select_rows(rows)
-    amount = Budget.parse(budget) if budget else Budget(size.budget_tokens, "tokens")
+    default_tokens = size.budget_tokens if data else SCARCE_BUDGET_TOKENS
+    amount = Budget.parse(budget) if budget else Budget(default_tokens, "tokens")
     resources = TrialResources.detect(device, jobs, gpus, MIN_BASE_SEEDS + len(selected))
     with create_progress(sys.stderr) as progress:
         outcome = write_table3(
-            open_data(data, folder, progress.update), folder, rows=selected, scale=size, budget=amount,
-            seeds=seeds, resources=resources, command=format_command(), progress=progress,
+            open_data(data, folder, progress.update, scarce=True), folder, rows=selected, scale=size,
+            budget=amount, seeds=seeds, resources=resources, command=format_command(), progress=progress,
         )  # fmt: skip
     if outcome is None:
         exit_preempted(folder)

@@ -5,7 +5,7 @@
 import { AttentionMaps } from "./attention_maps.js";
 import { renderCanvas } from "./canvas_renderer.js";
 import { createControls, createHeader, createOptions, updateControls } from "./controls.js";
-import { createSliders, drawCandidates, updateSliders } from "./decoding_steps.js";
+import { createPlayer, createSliders, drawCandidates, updateSliders } from "./decoding_steps.js";
 import { element, isTouchScreen } from "./dom.js";
 import { createGridScene, drawGrid, stopObserving } from "./head_grid.js";
 import { HeadNavigator, showMapTooltip } from "./head_navigator.js";
@@ -198,6 +198,7 @@ class AttentionExplorer {
     this.root.replaceChildren(
       createHeader(data, texts, actions),
       createControls(data, texts, actions),
+      ...createPlayer(data, texts, change),
       element(
         "div",
         { class: "look-body" },

@@ -230,7 +230,8 @@ function calculateWeight({ part, row, column, step, token }, { data, head, label
   };
 }
 
-function calculateHead({ part, row, column, token }, { data, head, labels }) {
+function calculateHead({ part, row, column, token }, { data, head, labels, texts }) {
+  if (data.cut_heads?.[part].includes(head)) return { symbols: texts.cutHead };
   const weights = stepRows(findStep(data, `${part}.weights`), head)[row];
   const step = findStep(data, `${part}.value`);
   const values = stepRows(step, head).map((vector) => vector[column]);

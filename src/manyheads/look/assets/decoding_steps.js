@@ -3,30 +3,50 @@
 import { element } from "./dom.js";
 import { readableToken, readableTokens } from "./token_text.js";
 
-export function createSliders(data, texts, onChange) {
-  const createSlider = (name, text, max, set) =>
-    element(
-      "label",
-      { class: `slider ${name}` },
-      element("span", {}, text),
-      element("input", {
-        type: "range",
-        name,
-        min: 0,
-        max,
-        step: 1,
-        oninput: (event) => set(Number(event.target.value)),
-      }),
-      element("output", {}),
-    );
-  const lastSnapshot = data.snapshots.length - 1;
-  const setStep = (step) => onChange({ step: step ? step - 1 : null, token: null });
+const SNAPSHOT_MILLISECONDS = 900;
+
+function createSlider(name, text, max, set) {
   return element(
-    "div",
-    { class: "sliders" },
-    lastSnapshot ? createSlider("snapshot", texts.snapshot, lastSnapshot, (snapshot) => onChange({ snapshot })) : null,
-    createSlider("step", texts.step, data.tokens.target.length, setStep),
+    "label",
+    { class: `slider ${name}` },
+    element("span", {}, text),
+    element("input", { type: "range", name, min: 0, max, step: 1, oninput: (event) => set(Number(event.target.value)) }),
+    element("output", {}),
   );
+}
+
+export function createSliders(data, texts, onChange) {
+  const setStep = (step) => onChange({ step: step ? step - 1 : null, token: null });
+  return element("div", { class: "sliders" }, createSlider("step", texts.step, data.tokens.target.length, setStep));
+}
+
+// Of a run: a slider over its snapshots, and a button that goes through them from the first to the last. Whoever moves
+// the slider takes over. A list of elements, which is empty for a single model.
+export function createPlayer(data, texts, onChange) {
+  const last = data.snapshots.length - 1;
+  if (!last) return [];
+  const slider = createSlider("snapshot", texts.snapshot, last, (snapshot) => onChange({ snapshot }));
+  const input = slider.querySelector("input");
+  let timer = null;
+  const stop = () => {
+    clearInterval(timer);
+    timer = null;
+    button.textContent = texts.play;
+  };
+  const show = (snapshot) => {
+    if (!button.isConnected) return stop();
+    onChange({ snapshot });
+    if (snapshot === last) stop();
+  };
+  const start = () => {
+    if (timer) return stop();
+    button.textContent = texts.pause;
+    timer = setInterval(() => show(Number(input.value) + 1), SNAPSHOT_MILLISECONDS);
+    if (Number(input.value) === last) show(0);
+  };
+  const button = element("button", { type: "button", class: "play", onclick: start }, texts.play);
+  input.addEventListener("input", stop);
+  return [element("div", { class: "player" }, button, slider)];
 }
 
 export function updateSliders(root, state, data, texts) {

@@ -1,5 +1,7 @@
 // All texts of the page, in English and Korean.
 
+import { TOKEN_TEXTS } from "./token_text.js";
+
 export const TEXTS = {
   en: {
     language: "Language",
@@ -52,8 +54,10 @@ export const TEXTS = {
     candidates: "Candidates of this step",
     chosen: "chosen",
     snapshot: "Training",
+    play: "Play",
+    pause: "Pause",
     snapshotStep: (step) => `step ${step}`,
-    snapshotTranslation: "Translation of this checkpoint",
+    snapshotTranslation: "Translation at this step",
     source: "Source",
     target: "Translation",
     hint:
@@ -78,10 +82,7 @@ export const TEXTS = {
       broad: "looks at everything a little",
       mixed: "looks at several words",
     },
-    beginToken: "[start]",
-    endToken: "[end]",
-    unknownToken: "[unknown]",
-    byteToken: (byte) => `[byte ${byte}]`,
+    ...TOKEN_TEXTS.en,
     attendsTo: "attends to",
     attendedBy: "is attended to by",
     download: (format) => `Download ${format}`,
@@ -141,8 +142,10 @@ export const TEXTS = {
     candidates: "이 단계의 후보",
     chosen: "선택됨",
     snapshot: "학습",
+    play: "재생",
+    pause: "멈춤",
     snapshotStep: (step) => `${step}스텝`,
-    snapshotTranslation: "이 체크포인트의 번역",
+    snapshotTranslation: "이 스텝의 번역",
     source: "원문",
     target: "번역",
     hint:
@@ -167,10 +170,7 @@ export const TEXTS = {
       broad: "모두를 조금씩 봅니다",
       mixed: "여러 단어를 봅니다",
     },
-    beginToken: "[시작]",
-    endToken: "[끝]",
-    unknownToken: "[모르는 토큰]",
-    byteToken: (byte) => `[바이트 ${byte}]`,
+    ...TOKEN_TEXTS.ko,
     attendsTo: "보는 곳",
     attendedBy: "보는 단어",
     download: (format) => `${format} 내려받기`,

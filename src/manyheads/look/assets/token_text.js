@@ -1,7 +1,13 @@
 // Tokens as people read them. A subword model marks the start of a word with ▁ and writes rare characters as bytes.
 
-const WORD_START = "\u2581";
+export const WORD_START = "\u2581";
 const BYTE = /^<0x([0-9A-F]{2})>$/;
+
+// What the texts of every page have for tokens that spell nothing.
+export const TOKEN_TEXTS = {
+  en: { beginToken: "[start]", endToken: "[end]", unknownToken: "[unknown]", byteToken: (byte) => `[byte ${byte}]` },
+  ko: { beginToken: "[시작]", endToken: "[끝]", unknownToken: "[모르는 토큰]", byteToken: (byte) => `[바이트 ${byte}]` },
+};
 
 // "▁ho", "me", "." are "ho", "·me", "."; a character of three bytes is "가 1/3", "가 2/3", "가 3/3"; a space alone is ␣.
 export function readableTokens(tokens, texts) {

@@ -1,5 +1,7 @@
 // All texts of the walk, in English and Korean.
 
+import { TOKEN_TEXTS } from "./token_text.js";
+
 export const WALK_TEXTS = {
   en: {
     diagram: "The Transformer, Figure 1 of the paper. Arrow keys move between its blocks, Enter opens one.",
@@ -79,6 +81,7 @@ export const WALK_TEXTS = {
     maskedCell: (query, key) => `“${query}” must not see “${key}”`,
     softmaxLine: (max) => `exp(S − ${max}), so that no number overflows`,
     concatOf: (head, number) => `head ${head}, number ${number}`,
+    cutHead: "This head is cut: its output is zero.",
     rowOf: (id) => `W[${id}]`,
     logit: "logit",
     overVocabulary: "over the vocabulary",
@@ -86,10 +89,7 @@ export const WALK_TEXTS = {
     nextToken: "the next token is",
     written: "in the translation",
     wholeSentence: "All tokens are computed at once. After each prefix the model would write:",
-    beginToken: "[start]",
-    endToken: "[end]",
-    unknownToken: "[unknown]",
-    byteToken: (byte) => `[byte ${byte}]`,
+    ...TOKEN_TEXTS.en,
     loadingLayer: "Loading …",
   },
   ko: {
@@ -170,6 +170,7 @@ export const WALK_TEXTS = {
     maskedCell: (query, key) => `“${query}”는 “${key}”를 볼 수 없습니다`,
     softmaxLine: (max) => `exp(S − ${max}), 숫자가 넘치지 않게 합니다`,
     concatOf: (head, number) => `${head}번 헤드의 ${number}번째 숫자`,
+    cutHead: "잘린 헤드이므로 출력이 0입니다.",
     rowOf: (id) => `W[${id}]`,
     logit: "로짓",
     overVocabulary: "어휘 전체",
@@ -177,10 +178,7 @@ export const WALK_TEXTS = {
     nextToken: "다음 토큰",
     written: "번역에 쓰임",
     wholeSentence: "모든 토큰을 한 번에 계산합니다. 앞부분마다 모델이 쓸 다음 토큰입니다.",
-    beginToken: "[시작]",
-    endToken: "[끝]",
-    unknownToken: "[모르는 토큰]",
-    byteToken: (byte) => `[바이트 ${byte}]`,
+    ...TOKEN_TEXTS.ko,
     loadingLayer: "불러오는 중…",
   },
 };

@@ -4,8 +4,8 @@ import { element } from "../assets/dom.js";
 import { createHeatmapScene } from "../assets/heatmap.js";
 import { createLineScene } from "../assets/line_diagram.js";
 import { Picture } from "../assets/picture.js";
+import { readableTokens } from "../assets/token_text.js";
 import { BOS_ID, EOS_ID } from "./subwords.js";
-import { labelTokens } from "./token_labels.js";
 import { ATTENTION_TYPES, headKey } from "./transformer.js";
 import { takeHead } from "./translator.js";
 
@@ -104,8 +104,8 @@ export class HeadView {
   refresh() {
     const { page } = this;
     const { attention, state, texts } = page;
-    this.node.hidden = !attention;
-    if (!attention) return;
+    this.node.hidden = !attention || state.panel !== "attention";
+    if (this.node.hidden) return;
     this.pinned = null;
     this.buildGrid();
     const { cuts, head } = state;
@@ -146,7 +146,7 @@ export class HeadView {
     const { texts, translator } = this.page;
     const layers = Array.from({ length: translator.numLayers[attention] }, (_, layer) => {
       const own = heads.filter((head) => head.attention === attention && head.layer === layer);
-      const row = element("div", { class: "head-row" }, ...own.map(({ key }) => this.buttons.get(key).button));
+      const row = element("div", { class: "head-line" }, ...own.map(({ key }) => this.buttons.get(key).button));
       row.style.gridTemplateColumns = `28px repeat(${own.length}, minmax(0, 1fr))`;
       row.prepend(element("span", { class: "layer-name", title: texts.layer(layer + 1) }, String(layer + 1)));
       return row;
@@ -194,7 +194,7 @@ export class HeadView {
   async measureImportance(signal) {
     const { page } = this;
     const heads = page.listHeads().filter(({ key }) => !page.state.cuts.has(key));
-    if (!page.sentence || heads.length > MAX_MEASURED_HEADS) return;
+    if (!page.sentence || this.node.hidden || heads.length > MAX_MEASURED_HEADS) return;
     const { sourceIds, ids } = page.sentence;
     const sum = (scores) => scores.reduce((total, score) => total + score, 0);
     const whole = sum(page.attention.scores);
@@ -214,8 +214,8 @@ export class HeadView {
   // Labels of queries and keys of an attention type.
   names(attention) {
     const { translator, sentence, texts } = this.page;
-    const source = () => labelTokens(translator.source, sentence.sourceIds, texts);
-    const target = (ids) => labelTokens(translator.target, ids, texts);
+    const source = () => readableTokens(translator.source.listPieces(sentence.sourceIds), texts);
+    const target = (ids) => readableTokens(translator.target.listPieces(ids), texts);
     if (attention === "encoder") return [source(), source()];
     if (attention === "cross") return [target([...sentence.ids, EOS_ID]), source()];
     const input = target([BOS_ID, ...sentence.ids]);

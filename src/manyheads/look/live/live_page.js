@@ -7,6 +7,7 @@ import { element } from "../assets/dom.js";
 import { HeadView } from "./head_view.js";
 import { LIVE_TEXTS, choosePageLanguage, listLanguages, nameLanguage } from "./live_texts.js";
 import { SearchControls } from "./search_controls.js";
+import { SentenceWalk } from "./sentence_walk.js";
 import { TranslationView } from "./translation_view.js";
 import { ATTENTION_TYPES, headKey } from "./transformer.js";
 import { LiveTranslator, takeHead } from "./translator.js";
@@ -44,6 +45,7 @@ export class LivePage {
       cuts: NO_CUTS,
       head: null, // {attention, layer, head}; one of cross-attention before the reader chooses
       view: "lines",
+      panel: "attention", // or the walk
     };
     this.build();
     this.update();
@@ -70,6 +72,8 @@ export class LivePage {
     this.controls = new SearchControls(this);
     this.variants = new VariantList(this);
     this.heads = new HeadView(this);
+    this.walk = new SentenceWalk(this);
+    this.panels = this.createPanelButtons();
     this.message = element("p", { class: "message", role: "alert", hidden: true });
     this.announcement = element("p", { class: "visually-hidden", "aria-live": "polite" });
     this.root.replaceChildren(
@@ -82,7 +86,9 @@ export class LivePage {
         this.controls.node,
         this.variants.node,
         this.translation.candidates,
+        this.panels,
         this.heads.node,
+        this.walk.node,
         this.announcement,
       ),
     );
@@ -114,6 +120,14 @@ export class LivePage {
       element("h1", {}, texts.direction(source, target)),
       element("p", { class: "lead" }, texts.about(this.describeSize())),
     );
+  }
+
+  createPanelButtons() {
+    const { texts } = this;
+    const buttons = ["attention", "walk"].map((panel) =>
+      element("button", { type: "button", "data-panel": panel, onclick: () => this.selectPanel(panel) }, texts[panel]),
+    );
+    return element("div", { class: "segments panel-switch", role: "group", "aria-label": texts.panels, hidden: true }, ...buttons);
   }
 
   describeSize() {
@@ -167,6 +181,11 @@ export class LivePage {
     this.state.head = head;
     this.heads.refresh();
     this.translation.shade();
+  }
+
+  selectPanel(panel) {
+    this.state.panel = panel;
+    this.showPanel();
   }
 
   selectSentence(sentence) {
@@ -242,7 +261,16 @@ export class LivePage {
     this.attention = sentence ? translator.attention(sentence.sourceIds, sentence.ids, { cuts: this.state.cuts }) : null;
     if (this.attention) this.state.head ??= this.findSharpestHead();
     this.translation.showSteps();
+    this.showPanel();
+  }
+
+  // The attention or the walk of the present sentence.
+  showPanel() {
+    this.panels.hidden = !this.attention;
+    for (const button of this.panels.children)
+      button.setAttribute("aria-pressed", String(button.dataset.panel === this.state.panel));
     this.heads.refresh();
+    this.walk.refresh();
   }
 
   showError(error) {

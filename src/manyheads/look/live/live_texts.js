@@ -1,5 +1,7 @@
 // All texts of the page, in English and Korean. Tokens and translations come from the model.
 
+import { TOKEN_TEXTS } from "../assets/token_text.js";
+
 export const LIVE_TEXTS = {
   en: {
     language: "Language",
@@ -33,7 +35,10 @@ export const LIVE_TEXTS = {
     candidatesHint: "Select a token of the translation to see what else the model considered, and to go on from there.",
     candidatesOf: (token) => `Instead of “${token}”`,
     chosen: "chosen",
+    panels: "What to look at",
     attention: "Attention",
+    walk: "Step by step",
+    walkHint: "This sentence through the whole model, number by number. Type above, and every number follows.",
     attentionHint: "Every small map is a head. Select one to look at it; cut it to see what the translation loses.",
     encoder: "Encoder",
     decoder: "Decoder",
@@ -60,8 +65,7 @@ export const LIVE_TEXTS = {
     attendedBy: (token) => `“${token}” is looked at by`,
     pictureHint: "Point at a token, or reach it with Tab and the arrow keys.",
     pictureHintTouch: "Tap a token to see where it looks.",
-    begin: "⟨start⟩",
-    end: "⟨end⟩",
+    ...TOKEN_TEXTS.en,
     failed: (message) => `This text cannot be translated: ${message}.`,
     nothing: "There is nothing to translate: the text has no letters or digits.",
   },
@@ -97,7 +101,10 @@ export const LIVE_TEXTS = {
     candidatesHint: "번역의 토큰을 고르면 모델이 고려한 다른 후보가 보이고, 거기서부터 이어 쓸 수 있습니다.",
     candidatesOf: (token) => `“${token}” 대신`,
     chosen: "선택됨",
+    panels: "살펴볼 것",
     attention: "어텐션",
+    walk: "한 단계씩",
+    walkHint: "이 문장이 모델 전체를 지나는 과정을 숫자 하나하나로 보여 줍니다. 위에 입력하면 모든 숫자가 따라 바뀝니다.",
     attentionHint: "작은 그림 하나가 헤드 하나입니다. 골라서 들여다보고, 잘라 내어 번역이 무엇을 잃는지 보세요.",
     encoder: "인코더",
     decoder: "디코더",
@@ -124,8 +131,7 @@ export const LIVE_TEXTS = {
     attendedBy: (token) => `“${token}” ← 보는 토큰`,
     pictureHint: "토큰을 가리키거나, Tab과 화살표 키로 옮겨 가세요.",
     pictureHintTouch: "토큰을 누르면 보는 곳이 나타납니다.",
-    begin: "⟨시작⟩",
-    end: "⟨끝⟩",
+    ...TOKEN_TEXTS.ko,
     failed: (message) => `이 글은 번역할 수 없습니다: ${message}.`,
     nothing: "글자나 숫자가 없어 번역할 것이 없습니다.",
   },

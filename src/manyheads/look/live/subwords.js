@@ -2,7 +2,8 @@
 //
 // Like text/subwords.py, `normalizeText` normalizes and SentencePiece does not.
 
-const WORD_START = "\u2581"; // what SentencePiece writes for a space
+import { WORD_START } from "../assets/token_text.js";
+
 const SPACES = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/g; // Python's str.split()
 const LONE_SURROGATE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 const PIECE_TYPES = { NORMAL: 1, UNKNOWN: 2, CONTROL: 3, USER_DEFINED: 4, UNUSED: 5, BYTE: 6 };
@@ -252,15 +253,8 @@ export class Subwords {
     return text;
   }
 
-  // A piece as people read it: no mark of a space; a byte that is no character by itself as a hexadecimal number.
-  describe(id) {
-    if (this.isByte(id)) {
-      const hex = this.pieces[id].slice(3, 5);
-      const byte = parseInt(hex, 16);
-      return byte > 0x20 && byte < 0x7f ? String.fromCharCode(byte) : `byte ${hex}`;
-    }
-    const piece = this.pieces[id].replaceAll(WORD_START, " ");
-    return piece.trim() || "\u2423";
+  listPieces(ids) {
+    return ids.map((id) => this.pieces[id]);
   }
 
   startsWord(id) {

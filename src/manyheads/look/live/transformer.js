@@ -60,6 +60,7 @@ function addVectors(x, y) {
 class LayerNorm {
   constructor(tensors, name) {
     [this.weight, this.bias] = [tensors[`${name}.weight`], tensors[`${name}.bias`]];
+    this.parameters = { weight: this.weight, bias: this.bias, epsilon: EPSILON };
   }
 
   apply(x, n) {
@@ -84,6 +85,7 @@ class BatchNorm {
     const [weight, bias, mean, variance] = ["weight", "bias", "running_mean", "running_var"].map(
       (part) => tensors[`${name}.${part}`],
     );
+    this.parameters = { weight, bias, mean, variance, epsilon: EPSILON };
     this.scale = weight.map((value, k) => value / Math.sqrt(variance[k] + EPSILON));
     this.shift = bias.map((value, k) => value - mean[k] * this.scale[k]);
   }

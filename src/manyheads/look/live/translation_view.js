@@ -1,9 +1,9 @@
 // The two panes: the text with the tokens that the model reads, and the translation as tokens that can be chosen.
 
 import { element } from "../assets/dom.js";
+import { readableTokens } from "../assets/token_text.js";
 import { logSumExp } from "./search.js";
 import { EOS_ID } from "./subwords.js";
-import { labelTokens } from "./token_labels.js";
 import { takeHead } from "./translator.js";
 
 const [LOW, MEDIUM] = [0.3, 0.7]; // probabilities below which a token is marked
@@ -129,7 +129,7 @@ export class TranslationView {
       return index === page.state.sentence ? this.createSentence(sentence) : this.createOtherSentence(index);
     });
     this.output.replaceChildren(element("p", {}, ...parts));
-    const labels = labelTokens(translator.source, sentence.sourceIds, texts);
+    const labels = readableTokens(translator.source.listPieces(sentence.sourceIds), texts);
     this.sourceTokens = labels.map((label, own) =>
       element("span", { class: "token-chip", "data-index": own, ...this.listen({ side: "source", index: own }) }, label),
     );
@@ -191,7 +191,7 @@ export class TranslationView {
     const { page } = this;
     const { texts, attention, sentence, translator, state } = page;
     const written = [...sentence.ids, EOS_ID];
-    const label = (id) => labelTokens(translator.target, [id], texts)[0];
+    const label = (id) => readableTokens(translator.target.listPieces([id]), texts)[0];
     const size = translator.model.vocabularySize;
     const temperature = state.temperature || 1;
     const logits = attention.logits.subarray(step * size, (step + 1) * size).map((logit) => logit / temperature);
@@ -215,7 +215,7 @@ export class TranslationView {
           },
           element("span", { class: "piece", lang: translator.languages.target }, label(id)),
           element("span", { class: "track" }, bar),
-          element("span", { class: "share" }, `${(100 * probability).toFixed(1)} %`, isChosen ? ` · ${texts.chosen}` : ""),
+          element("span", { class: "amount" }, `${(100 * probability).toFixed(1)} %`, isChosen ? ` · ${texts.chosen}` : ""),
         ),
       );
     });

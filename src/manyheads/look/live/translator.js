@@ -21,8 +21,8 @@ import { decodeBase64, readTensors } from "./tensors.js";
 const NUM_CANDIDATES = 5;
 
 export class LiveTranslator {
-  constructor({ name, languages, config, decoding, tensors, weights, subwords, max_length: maxLength }) {
-    Object.assign(this, { name, languages, config, maxLength });
+  constructor({ name, languages, config, decoding, tensors, weights, subwords, max_length: maxLength, ...walk }) {
+    Object.assign(this, { name, languages, config, maxLength, colors: walk.colors, code: walk.code });
     this.decoding = {
       beam: decoding.beam,
       alpha: decoding.alpha,
@@ -98,8 +98,8 @@ export class LiveTranslator {
         source: text,
         text: cleanOutput(this.target.decode(ids), text, isUpper),
         ...{ sourceIds, ids, scores, score, prefixLength: prefix.length },
-        sourceTokens: sourceIds.map((id) => this.source.pieces[id]),
-        tokens: ids.map((id) => this.target.pieces[id]),
+        sourceTokens: this.source.listPieces(sourceIds),
+        tokens: this.target.listPieces(ids),
         alternatives: hypotheses.slice(1).map((own) => this.target.decode(own.tokens)),
       };
     };

@@ -2,7 +2,7 @@
 // from the translation above are marked.
 
 import { element } from "../assets/dom.js";
-import { compareWords } from "./word_differences.js";
+import { compareWords } from "../assets/word_differences.js";
 
 export class VariantList {
   constructor(page) {

@@ -12,6 +12,7 @@ from manyheads.loading import load
 from manyheads.paper.notes import (
     example,
     heads,
+    lines,
     normalization,
     positions,
     projections,
@@ -36,6 +37,7 @@ QUESTIONS: dict[str, Any] = {  # modules with make_table and draw_figure
     "warmup": warmup,
     "smoothing": smoothing,
     "relations": relations,
+    "lines": lines,
 }
 TRANSLATION_STEPS = 280
 
@@ -54,6 +56,7 @@ class Answers:
     warmup: warmup.WarmupResults
     smoothing: smoothing.SmoothingResults
     relations: relations.RelationResults
+    lines: lines.LineResults
 
     def by_question(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -117,6 +120,7 @@ def measure_all(
             warmup=warmup.measure(report_progress, steps=scale_steps(150)),
             smoothing=smoothing.measure(data, plain, smoothed, steps=translation_steps),
             relations=relation_results,
+            lines=lines.measure(report_progress, steps=scale_steps(150)),
         )
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.paper.report import import_pyplot
+from manyheads.plot_style import GRAY, SERIES_COLORS, import_pyplot
 
 Labels = Mapping[str, str]  # texts of a figure in one language
-BLUE, ORANGE, GREEN, GREY = COLORS = ("#2b50c8", "#c2571a", "#2f7d4f", "#777777")
+BLUE, ORANGE, GREEN, GREY = COLORS = (*SERIES_COLORS[:3], GRAY)
 SMOOTHING_WINDOW = 9  # steps
 PANEL_SIZE = (3.9, 3.1)  # inches
 
@@ -19,9 +19,6 @@ def make_axes(columns: int, rows: int = 1, widths: Sequence[float] | None = None
     size = PANEL_SIZE[0] * sum(shares), PANEL_SIZE[1] * rows
     figure, axes = import_pyplot().subplots(rows, columns, figsize=size, width_ratios=shares, squeeze=False)
     figure.set_layout_engine("tight")
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(labelsize=8)
     return figure, axes.flatten()
 
 

@@ -119,15 +119,18 @@ def compute_untrained_scores(width: int) -> dict[str, Tensor]:
 
 
 def build_variant(task: SequenceTask, tied: bool) -> Transformer:
-    """Build a one-layer model. If q, k and v share a matrix, d_ff grows by the parameters that this saves."""
+    """Build a one-layer model. If q and k share a matrix, d_ff grows by the parameters that this saves.
+
+    V keeps its own matrix: what is lost is then due to the scores alone.
+    """
     config = replace(SMALL, vocab_size=task.vocab_size)
     if not tied:
         return build_model(config)
     d_model = config.d_model
-    saved, per_unit = 2 * (d_model**2 + d_model), 2 * d_model + 1
+    saved, per_unit = d_model**2 + d_model, 2 * d_model + 1
     model = build_model(replace(config, d_ff=config.d_ff + saved // per_unit))
     attention = get_first_attention(model)
-    attention.w_k = attention.w_v = attention.w_q
+    attention.w_k = attention.w_q
     return model
 
 

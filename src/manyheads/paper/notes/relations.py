@@ -60,7 +60,7 @@ class HeadRelation:
 class RelationResults:
     """Relations of the encoder's heads."""
 
-    EXPECTED: ClassVar = ("grammar",)
+    EXPECTED: ClassVar = ("grammar", "most")
 
     layers: int
     heads: int
@@ -73,10 +73,19 @@ class RelationResults:
         return next((relation for relation in self.relations if relation.name == name), None)
 
     @property
+    def syntactic(self) -> list[HeadRelation]:
+        return [relation for relation in self.relations if relation.name in SYNTACTIC]
+
+    def count_above_baseline(self) -> int:
+        """Return the number of syntactic relations whose best head is above every simpler explanation."""
+        return sum(relation.share > relation.baseline_share for relation in self.syntactic)
+
+    @property
     def grammar(self) -> HeadRelation | None:
         """The syntactic relation with the largest difference from its baseline."""
-        syntactic = [relation for relation in self.relations if relation.name in SYNTACTIC]
-        return max(syntactic, key=lambda relation: relation.share - relation.baseline_share, default=None)
+        return max(
+            self.syntactic, key=lambda relation: relation.share - relation.baseline_share, default=None
+        )
 
     @property
     def findings(self) -> dict[str, bool]:
@@ -88,6 +97,7 @@ class RelationResults:
         return {
             "neighbors": max(ratios, default=0.0) > 2,
             "grammar": grammar is not None and grammar.share > 1.5 * grammar.baseline_share,
+            "most": 2 * self.count_above_baseline() > len(self.syntactic),
             "trained_here": self.trained_here,
         }
 
@@ -98,6 +108,8 @@ class RelationResults:
             "heads": f"{self.heads}",
             "all_heads": f"{self.layers * self.heads}",
             "sentences": f"{self.sentences}",
+            "above": f"{self.count_above_baseline()}",
+            "syntactic": f"{len(self.syntactic)}",
         }
         for name in RELATIONS:
             relation = self.get(name)

@@ -24,10 +24,10 @@ from manyheads.paper.notes.pages import (
 )
 from manyheads.paper.report import (
     describe_environment,
-    import_pyplot,
     save_figure,
     write_report,
 )
+from manyheads.plot_style import import_pyplot
 from manyheads.progress import ReportProgress, make_counter
 
 FIGURE_FOLDER = "notes"  # beside the report

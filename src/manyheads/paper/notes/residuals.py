@@ -34,7 +34,7 @@ VARIANTS = {
 }
 VARIANT_COLORS = {"none": ORANGE, "post": BLUE, "pre": GREEN}
 DEPTHS = (2, 6, 12, 24)  # whose gradients are measured
-TRAINED_DEPTHS = (2, 6, 12)
+TRAINED_DEPTHS = (2, 6, 12, 24)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ class ScalingResults:
     variance: dict[str, list[float]]
     entropy: dict[str, list[float]]  # of the weights, in bits
     max_weight: dict[str, list[float]]  # mean over queries
-    gradient: dict[str, list[float]]  # norm behind the softmax of a gradient of norm 1
+    gradient: dict[str, list[float]]  # norm at q . k of a gradient of norm 1 at the weights: median
+    gradient_mean: dict[str, list[float]]  # the same, the mean over queries
     trained_width: int
     accuracy: dict[str, float]
     losses: dict[str, list[float]]
@@ -72,12 +73,13 @@ class ScalingResults:
             "steps": f"{len(self.losses['dot'])}",
             "variance": f"{self.variance['dot'][index]:.1f}",
             "variance_scaled": f"{self.variance['scaled-dot'][index]:.2f}",
-            "weaker": f"{self.gradient['scaled-dot'][-1] / self.gradient['dot'][-1]:.1f}",
+            "weaker": f"{self.gradient['scaled-dot'][-1] / max(1e-30, self.gradient['dot'][-1]):.3g}",
         }
         for variant, name in (("scaled-dot", "scaled"), ("dot", "dot")):
             values[f"entropy_{name}"] = f"{self.entropy[variant][index]:.2f}"
             values[f"top_{name}"] = f"{self.max_weight[variant][index]:.1%}"
-            values[f"gradient_{name}"] = f"{self.gradient[variant][-1]:.4f}"
+            values[f"gradient_{name}"] = f"{self.gradient[variant][-1]:.2g}"
+            values[f"mean_{name}"] = f"{self.gradient_mean[variant][-1]:.2g}"
             values[f"accuracy_{name}"] = f"{self.accuracy[variant]:.1%}"
         return values
 
@@ -115,13 +117,16 @@ def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 2
 def measure_random_scores(d_k: int, rule: AttentionSpec) -> dict[str, float]:
     """Measure scores of random queries and keys with mean 0 and variance 1."""
     q_1QK, k_1LK = torch.randn(1, NUM_QUERIES, d_k), torch.randn(1, NUM_KEYS, d_k)
-    scores_QL = attention_scores(q_1QK, k_1LK, rule)[0].requires_grad_()
+    products_QL = attention_scores(q_1QK, k_1LK, AttentionSpec("dot"))[0].requires_grad_()
+    scores_QL = products_QL if rule.score == "dot" else products_QL / d_k**0.5
     weights_QL = scores_QL.softmax(-1)
+    norms_Q = measure_softmax_gradient(weights_QL, products_QL)
     return {
         "variance": scores_QL.var().item(),
         "entropy": compute_entropy(weights_QL.detach()).mean().item(),
         "max_weight": weights_QL.detach().amax(-1).mean().item(),
-        "gradient": measure_softmax_gradient(weights_QL, scores_QL),
+        "gradient": norms_Q.median().item(),
+        "gradient_mean": norms_Q.mean().item(),
     }
 
 
@@ -130,12 +135,12 @@ def compute_entropy(weights: Tensor) -> Tensor:
     return -torch.xlogy(weights, weights).sum(-1) / math.log(2)
 
 
-def measure_softmax_gradient(weights_QL: Tensor, scores_QL: Tensor) -> float:
-    """Return the mean norm, at the scores, of random gradients of norm 1 at the weights."""
+def measure_softmax_gradient(weights_QL: Tensor, scores_QL: Tensor) -> Tensor:
+    """Return the norms, at the inputs of the softmax, of random gradients of norm 1 at the weights."""
     incoming_QL = torch.nn.functional.normalize(torch.randn_like(weights_QL), dim=-1)
     (outgoing_QL,) = torch.autograd.grad(weights_QL, scores_QL, incoming_QL)
     norms_Q: Tensor = outgoing_QL.norm(dim=-1)
-    return norms_Q.mean().item()
+    return norms_Q
 
 
 def make_table(results: ScalingResults, labels: Labels) -> ReportTable:

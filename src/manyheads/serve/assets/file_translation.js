@@ -1,6 +1,6 @@
 // Translate a text file line by line: line n of the result is the translation of line n.
 
-import { element } from "./look/dom.js";
+import { element, isTouchScreen } from "./look/dom.js";
 import { post, retryWhileBusy } from "./api_client.js";
 import { confidenceLevel } from "./word_spans.js";
 
@@ -43,7 +43,7 @@ export class FileTranslation {
       "section",
       { class: "files", "aria-label": texts.file },
       element("h3", {}, texts.file),
-      element("p", { class: "quiet" }, texts.fileHint),
+      element("p", { class: "quiet" }, `${texts.fileHint} ${isTouchScreen() ? "" : texts.dropHint}`),
       parts.file,
       element("label", { for: "file" }, texts.choose),
       parts.name,
@@ -61,6 +61,28 @@ export class FileTranslation {
     this.discardResult();
   }
 
+  // A file that is dropped anywhere on the element is chosen.
+  acceptDrops(root) {
+    if (this.dropRoot === root) return;
+    this.dropRoot = root;
+    const isFile = ({ dataTransfer }) => dataTransfer?.types.includes("Files");
+    const mark = (event, isOver) => {
+      if (!isFile(event)) return;
+      event.preventDefault();
+      root.classList.toggle("is-dropping", isOver);
+    };
+    root.addEventListener("dragover", (event) => mark(event, true));
+    root.addEventListener("dragleave", (event) => root.contains(event.relatedTarget) || mark(event, false));
+    root.addEventListener("drop", (event) => {
+      mark(event, false);
+      if (!isFile(event)) return;
+      this.parts.file.files = event.dataTransfer.files;
+      this.selectFile();
+      this.parts.start.scrollIntoView({ block: "nearest" });
+      this.parts.start.focus();
+    });
+  }
+
   discardResult() {
     if (this.url) URL.revokeObjectURL(this.url);
     this.url = null;
@@ -73,6 +95,7 @@ export class FileTranslation {
     const options = this.getOptions();
     this.controller = new AbortController();
     this.discardResult();
+    parts.status.classList.remove("is-error");
     parts.stop.hidden = parts.bar.hidden = false;
     parts.start.disabled = true;
     try {
@@ -81,6 +104,7 @@ export class FileTranslation {
       this.offerDownload(await this.translate(text, options), name);
     } catch (error) {
       parts.status.textContent = this.describeError(error, page.texts);
+      parts.status.classList.toggle("is-error", error.name !== "AbortError");
     } finally {
       parts.stop.hidden = parts.bar.hidden = true;
       parts.start.disabled = false;

@@ -1,141 +1,124 @@
-// A line chart over steps as SVG, which can be read with the pointer and the arrow keys.
+// A line chart as SVG, which can be read with the pointer and the arrow keys. Several charts can share a cursor.
 
 import { svgElement } from "./look/dom.js";
+import { createLinearAxis, createLogarithmicAxis, createStepAxis, createTimeAxis, formatNumber } from "./chart_scale.js";
 
 const [WIDTH, HEIGHT] = [560, 240];
-const [LEFT, RIGHT, TOP, BOTTOM] = [64, 12, 10, 30];
+const [LEFT, RIGHT, TOP, BOTTOM] = [64, 16, 10, 30];
+const TICK = 5;
+const NEAR = 0.01; // of the width: how far a point may be from the cursor to be read
 
-// `lines` is [{series, points: [[step, value], ...]}]; onRead(text) gets the values at the cursor.
-export function createChart({ lines, isLogarithmic, label, texts, onRead }) {
-  const scale = createScale(lines, isLogarithmic);
+// `lines` is [{name, series, color, points: [[x, value], ...], smoothed}], where x is a step or a time; `color` and
+// `smoothed` may be missing. `places` are the x of all charts that share an axis. onCursor(x) is called when the reader moves the cursor, and onRead(text) with the values
+// there. Returns the SVG, with moveTo(x) for the cursor of another chart.
+export function createChart({ lines, places, isLogarithmic, isTime, label, texts, onCursor, onRead }) {
+  const points = lines.flatMap((line) => line.points);
+  const createX = isTime ? createTimeAxis : createStepAxis;
+  const createY = isLogarithmic ? createLogarithmicAxis : createLinearAxis;
+  const x = createX(places, [LEFT, WIDTH - RIGHT]);
+  const y = createY(points.map(([, value]) => value), [HEIGHT - BOTTOM, TOP]);
   const cursor = svgElement("g", { class: "cursor" });
   const svg = svgElement(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "slider", tabindex: 0, "aria-label": label, "aria-valuemin": 0 },
-    createAxes(scale),
-    ...createCurves(lines, scale),
+    createAxes(x, y),
+    ...lines.flatMap((line) => createCurve(line, x, y)),
     cursor,
   );
-  addCursor({ svg, cursor, lines, scale, texts, onRead });
-  return svg;
+  const moveTo = addCursor({ svg, cursor, lines, x, y, texts, onCursor, onRead, isTime });
+  return { svg, moveTo };
 }
 
-function createAxes({ x, y, stepTicks, valueTicks }) {
+function createAxes(x, y) {
   const axes = svgElement("g", { class: "axis" });
-  for (const value of valueTicks)
+  for (const value of y.ticks) {
+    const height = y.position(value);
     axes.append(
-      svgElement("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
-      svgElement("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, formatNumber(value)),
+      svgElement("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: height, y2: height }),
+      svgElement("text", { x: LEFT - 6, y: height + 4, "text-anchor": "end" }, y.format(value)),
     );
-  for (const step of stepTicks) {
-    const attributes = { x: x(step), y: HEIGHT - 10, "text-anchor": "middle" };
-    axes.append(svgElement("text", attributes, step.toLocaleString("en")));
+  }
+  const bottom = HEIGHT - BOTTOM;
+  for (const value of x.ticks) {
+    const place = x.position(value);
+    axes.append(
+      svgElement("line", { class: "tick", x1: place, x2: place, y1: bottom, y2: bottom + TICK }),
+      svgElement("text", { x: place, y: HEIGHT - 10, "text-anchor": "middle" }, x.format(value)),
+    );
   }
   return axes;
 }
 
-function createCurves(lines, { x, y }) {
-  const command = ([step, value], n) => `${n ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`;
-  const paths = lines.map(({ series, points }) =>
-    svgElement("path", { class: series, d: points.map(command).join("") }),
-  );
-  const withDots = lines.filter(({ series, points }) => series === "valid" || points.length === 1);
-  const dots = withDots.flatMap(({ series, points }) =>
-    points.map(([step, value]) => svgElement("circle", { class: series, cx: x(step), cy: y(value), r: 3 })),
-  );
-  return [...paths, ...dots];
+// The points as a path; where they are smoothed, themselves faintly behind it.
+function createCurve({ series, color, points, smoothed }, x, y) {
+  const command = ([own, value], n) => `${n ? "L" : "M"}${x.position(own).toFixed(1)} ${y.position(value).toFixed(1)}`;
+  const draw = (shown, name) => paint(svgElement("path", { class: name, d: shown.map(command).join("") }), color, "stroke");
+  const dots = series === "valid" || points.length === 1 ? points : [];
+  return [
+    ...(smoothed ? [draw(points, `${series} faint`), draw(smoothed, series)] : [draw(points, series)]),
+    ...dots.map(([own, value]) => createDot(series, color, x.position(own), y.position(value), 3)),
+  ];
 }
 
-function addCursor({ svg, cursor, lines, scale, texts, onRead }) {
-  const { x, y } = scale;
-  const steps = [...new Set(lines.flatMap(({ points }) => points.map(([step]) => step)))].sort((a, b) => a - b);
-  const last = steps.length - 1;
+function createDot(series, color, cx, cy, r) {
+  return paint(svgElement("circle", { class: series, cx, cy, r }), color, "fill");
+}
+
+// Colors are set as properties: the policy of a page may not allow style attributes.
+function paint(node, color, property) {
+  if (color) node.style[property] = color;
+  return node;
+}
+
+// How far from the cursor a point is read. Training is logged so often that the nearest point will do.
+function findTolerance(series, points, { position }) {
+  const near = NEAR * (WIDTH - LEFT - RIGHT);
+  if (series !== "train" || points.length < 2) return near;
+  return Math.max(near, (position(points.at(-1)[0]) - position(points[0][0])) / (points.length - 1) / 2);
+}
+
+function addCursor({ svg, cursor, lines, x, y, texts, onCursor, onRead, isTime }) {
+  const places = [...new Set(lines.flatMap(({ points }) => points.map(([own]) => own)))].sort((a, b) => a - b);
+  const last = places.length - 1;
   let index = last;
-  const moveTo = (n, isVisible = true) => {
-    index = Math.max(0, Math.min(last, n));
-    const step = steps[index];
-    const values = lines.flatMap(({ series, points }) => {
-      const point = points.find(([other]) => other === step);
-      return point ? [[series, point[1]]] : [];
+  const read = (place, isVisible) => {
+    const values = lines.flatMap(({ name, series, color, points }) => {
+      const distance = ([own]) => Math.abs(x.position(own) - x.position(place));
+      const nearest = points.reduce((best, point) => (distance(point) < distance(best) ? point : best), points[0]);
+      return distance(nearest) <= findTolerance(series, points, x) ? [{ name, series, color, point: nearest }] : [];
     });
-    const reading = values.map(([series, value]) => `${texts[series]} ${formatNumber(value)}`).join(", ");
-    const text = `${texts.step} ${step.toLocaleString("en")}: ${reading}`;
+    const reading = values.map(({ name, point }) => `${name} ${formatNumber(point[1])}`).join(", ");
+    const text = `${isTime ? texts.time : texts.step} ${x.format(place)}: ${reading}`;
     svg.setAttribute("aria-valuenow", index);
     svg.setAttribute("aria-valuetext", text);
     if (!isVisible) return;
     onRead(text);
-    cursor.replaceChildren(
-      svgElement("line", { x1: x(step), x2: x(step), y1: TOP, y2: HEIGHT - BOTTOM }),
-      ...values.map(([series, value]) => svgElement("circle", { class: series, cx: x(step), cy: y(value), r: 4.5 })),
-    );
+    const line = svgElement("line", { x1: x.position(place), x2: x.position(place), y1: TOP, y2: HEIGHT - BOTTOM });
+    const dots = values.map(({ series, color, point: [own, value] }) => createDot(series, color, x.position(own), y.position(value), 4.5));
+    cursor.replaceChildren(line, ...dots);
+  };
+  const findNearest = (pixel) =>
+    places.reduce((best, place, n) => (Math.abs(x.position(place) - pixel) < Math.abs(x.position(places[best]) - pixel) ? n : best), 0);
+  const choose = (n) => {
+    index = Math.max(0, Math.min(last, n));
+    onCursor(places[index]);
   };
   svg.setAttribute("aria-valuemax", last);
-  moveTo(index, false);
+  read(places[last], false);
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
-    const position = ((event.clientX - box.left) / box.width) * WIDTH;
-    const distance = (step) => Math.abs(x(step) - position);
-    moveTo(steps.reduce((best, step, n) => (distance(step) < distance(steps[best]) ? n : best), 0));
+    choose(findNearest(((event.clientX - box.left) / box.width) * WIDTH));
   });
   svg.addEventListener("keydown", (event) => {
     const [previous, next] = [index - 1, index + 1];
     const arrows = { ArrowLeft: previous, ArrowDown: previous, ArrowRight: next, ArrowUp: next };
     const target = { ...arrows, Home: 0, End: last }[event.key];
     if (target === undefined) return;
-    moveTo(target);
+    choose(target);
     event.preventDefault();
   });
-}
-
-export function formatNumber(value) {
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  if (size >= 0.001 && size < 1000) return String(Number(value.toPrecision(4)));
-  const notation = size >= 1000 ? "compact" : "scientific";
-  return Intl.NumberFormat("en", { notation, maximumSignificantDigits: 3 }).format(value);
-}
-
-// Functions from steps and values to coordinates, and the ticks of the axes.
-function createScale(lines, isLogarithmic) {
-  const points = lines.flatMap((line) => line.points);
-  const steps = points.map(([step]) => step);
-  const values = points.map(([, value]) => value).filter((value) => !isLogarithmic || value > 0);
-  const [first, last] = [Math.min(...steps), Math.max(...steps)];
-  const transform = isLogarithmic ? (value) => Math.log10(Math.max(value, 1e-9)) : (value) => value;
-  let low = Math.min(...values);
-  let high = Math.max(...values);
-  if (!isLogarithmic) low = Math.min(low, 0);
-  if (high === low) high = low + 1;
-  const valueTicks = isLogarithmic ? powersOfTen(low, high) : roundTicks(low, high, 5);
-  high = Math.max(high, valueTicks.at(-1));
-  const share = (value) => (transform(value) - transform(low)) / (transform(high) - transform(low));
-  const inRange = roundTicks(first, last, 4).filter(
-    (step) => step >= first && step <= last && Number.isInteger(step),
-  );
-  return {
-    x: (step) => LEFT + ((step - first) / (last - first || 1)) * (WIDTH - LEFT - RIGHT),
-    y: (value) => HEIGHT - BOTTOM - share(value) * (HEIGHT - TOP - BOTTOM),
-    valueTicks,
-    stepTicks: inRange.length > 1 ? inRange : [...new Set([first, last])],
+  return (place) => {
+    index = findNearest(x.position(place));
+    read(places[index], true);
   };
-}
-
-// Round numbers; the last is not below `high`.
-function roundTicks(low, high, maxCount) {
-  const minSpacing = (high - low || 1) / maxCount;
-  const power = 10 ** Math.floor(Math.log10(minSpacing));
-  const spacing = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= minSpacing);
-  const ticks = [];
-  for (let n = Math.ceil(low / spacing); ; n++) {
-    ticks.push(Number((n * spacing).toPrecision(12)));
-    if (n * spacing >= high) return ticks;
-  }
-}
-
-function powersOfTen(low, high) {
-  const powers = [];
-  for (let power = Math.ceil(Math.log10(low)); 10 ** power <= high; power++) powers.push(10 ** power);
-  const stride = Math.ceil(powers.length / 5);
-  const ticks = powers.filter((_, n) => n % stride === 0);
-  return ticks.length > 1 ? ticks : [low, high];
 }

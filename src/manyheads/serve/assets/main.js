@@ -3,7 +3,10 @@
 import { element } from "./look/dom.js";
 import { get, setApiKey } from "./api_client.js";
 import { AttentionView } from "./attention_view.js";
+import { Notice } from "./notice.js";
 import { loadLanguage, saveLanguage } from "./page_language.js";
+import { THEMES, applyTheme, loadTheme, saveTheme } from "./page_theme.js";
+import { readLink } from "./shared_link.js";
 import { LANGUAGES, TEXTS } from "./texts.js";
 import { TrainingView } from "./training_view.js";
 import { TranslateView } from "./translate_view.js";
@@ -15,12 +18,13 @@ const VIEWS = { translate: TranslateView, attention: AttentionView, walk: WalkVi
 class Page {
   constructor() {
     this.language = loadLanguage();
+    applyTheme(loadTheme());
     this.current = { text: "", source: "", target: "", model: "", translation: "" };
     this.views = {};
     this.header = element("header", { class: "top" });
     this.main = element("main", { id: "main", tabindex: -1 });
     document.body.append(this.header, this.main);
-    window.addEventListener("hashchange", () => this.show(true));
+    window.addEventListener("hashchange", () => this.openLink() || this.show(true));
   }
 
   get texts() {
@@ -28,8 +32,8 @@ class Page {
   }
 
   get view() {
-    const name = location.hash.slice(1);
-    return name in VIEWS ? name : "translate";
+    const { view } = readLink(location.hash);
+    return view in VIEWS ? view : "translate";
   }
 
   async start() {
@@ -39,8 +43,28 @@ class Page {
       if (this.settings.keyRequired && !this.models) return this.requestKey();
       await this.open();
     } catch (error) {
-      this.main.replaceChildren(element("p", { role: "alert" }, error.status ? error.message : this.texts.unreachable));
+      this.showStartError(error);
     }
+  }
+
+  // The server is not there: the page tries again when it is back.
+  showStartError(error) {
+    const notice = new Notice(this);
+    this.main.replaceChildren(notice.root);
+    if (error.status) notice.showError(error.message, () => this.start());
+    else notice.reconnect(() => this.start());
+  }
+
+  // Takes the text and languages of a link; returns whether there was one.
+  openLink() {
+    const { text, source, target } = readLink(location.hash);
+    if (text === undefined || !this.models) return false;
+    history.replaceState(null, "", "#translate");
+    const { translate } = this.views;
+    this.show(false);
+    if (source === "auto" || this.modelsFor(source, target).length) translate.setLanguages(source, target);
+    translate.setText(text);
+    return true;
   }
 
   async open() {
@@ -48,7 +72,7 @@ class Page {
     const { source, target } = this.settings.language;
     if (!this.current.source) Object.assign(this.current, { source: source.code, target: target.code });
     for (const [name, View] of Object.entries(VIEWS)) this.views[name] = new View(this);
-    this.show(false);
+    if (!this.openLink()) this.show(false);
   }
 
   requestKey() {
@@ -87,10 +111,20 @@ class Page {
       element("option", { value: code, lang: code, selected: code === this.language }, name),
     );
     const onchange = (event) => this.setLanguage(event.target.value);
+    const themes = THEMES.map((theme) =>
+      element("option", { value: theme, selected: theme === loadTheme() }, texts.themes[theme]),
+    );
+    const setTheme = (event) => this.setTheme(event.target.value);
     this.header.replaceChildren(
       element("a", { class: "skip", href: "#main", onclick: (event) => this.skipToContent(event) }, texts.skip),
       element("h1", {}, "Manyheads"),
       element("nav", { "aria-label": texts.navigation }, ...links),
+      element(
+        "label",
+        { class: "page-theme" },
+        `${texts.theme} `,
+        element("select", { name: "page-theme", onchange: setTheme }, ...themes),
+      ),
       element(
         "label",
         { class: "page-language" },
@@ -103,6 +137,16 @@ class Page {
   skipToContent(event) {
     event.preventDefault();
     this.main.focus();
+  }
+
+  // Pictures are drawn again, in the colors of the theme.
+  setTheme(theme) {
+    saveTheme(theme);
+    applyTheme(theme);
+    if (!this.models) return;
+    for (const view of Object.values(this.views)) view.isBuilt = false;
+    this.show(false);
+    this.header.querySelector("[name=page-theme]").focus();
   }
 
   setLanguage(language) {

@@ -1,10 +1,15 @@
-// The translate view: languages, the text, its translation as it is typed, and files.
+// The translate view: languages, the text, its translation as it is typed, and files. Each part has a module of its own.
 
 import { element } from "./look/dom.js";
+import { AlternativeList } from "./alternative_list.js";
 import { post, retryWhileBusy, sleep } from "./api_client.js";
 import { FileTranslation } from "./file_translation.js";
+import { Notice } from "./notice.js";
 import { languageName } from "./page_language.js";
+import { createLink } from "./shared_link.js";
+import { SourceEditor } from "./source_editor.js";
 import { TranslationResult } from "./translation_result.js";
+import { Welcome } from "./welcome.js";
 
 const CONFIDENT_DETECTION = 80; // percent, of another language
 const UNLIKELY_SOURCE = 5; // percent at most, of the source language
@@ -16,7 +21,18 @@ export class TranslateView {
     this.sourceLanguage = page.current.source; // or auto
     this.numAlternatives = Math.min(3, page.settings.alternativesLimit);
     this.controller = new AbortController();
-    this.result = new TranslationResult(page, () => this.translate());
+    this.editor = new SourceEditor(page, {
+      onInput: () => this.handleInput(),
+      onHover: (n) => (n === null ? this.result.leave("source") : this.result.highlight("source", n)),
+      onPin: (n) => this.result.response?.details && this.result.pin("source", n),
+    });
+    this.alternatives = new AlternativeList(page, (text) => this.result.copy(text));
+    this.result = new TranslationResult(page, this.editor, {
+      onPin: (start, word) =>
+        word ? this.alternatives.openWord(this.result.response, start, word) : this.alternatives.closeWord(),
+      retranslate: () => this.translate(),
+    });
+    this.welcome = new Welcome(page, (text) => this.setText(text));
     this.files = new FileTranslation(page, () => ({
       source: this.sourceLanguage,
       target: page.current.target,
@@ -27,7 +43,8 @@ export class TranslateView {
   // ---- layout
 
   build() {
-    const { texts, current, settings } = this.page;
+    const { texts, settings } = this.page;
+    this.notice = new Notice(this.page);
     const parts = (this.parts = {
       from: element("select", { name: "from", onchange: () => this.selectLanguages() }),
       to: element("select", { name: "to", onchange: () => this.selectLanguages() }),
@@ -38,40 +55,29 @@ export class TranslateView {
         "⇄",
       ),
       detected: element("span", { class: "quiet detected" }),
-      input: element("textarea", {
-        id: "source-text",
-        rows: 6,
-        placeholder: texts.placeholder,
-        oninput: () => this.handleInput(),
-      }),
+      clear: element("button", { type: "button", class: "clear", onclick: () => this.setText("") }, texts.clear),
+      share: element("button", { type: "button", class: "share-link", onclick: () => this.share() }, texts.share),
       count: element("span", { class: "quiet count" }),
       hint: element("p", { class: "quiet language-hint", role: "status" }),
-      message: element("p", { class: "message", role: "status" }),
       numAlternatives: element("select", { name: "alternatives", onchange: (event) => this.selectNumber(event) }),
     });
-    parts.input.value = current.text;
     const counts = Array.from({ length: settings.alternativesLimit + 1 }, (_, n) =>
       element("option", { value: n, selected: n === this.numAlternatives }, String(n)),
     );
     parts.numAlternatives.append(...counts);
-    const result = this.result.build((message) => (parts.message.textContent = message));
+    const result = this.result.build((message) => this.notice.show(message));
     this.root.replaceChildren(
       element("h2", { class: "visually-hidden" }, texts.views.translate),
+      this.welcome.root,
       this.createLanguageRow(),
       element("div", { class: "boxes" }, this.createInputBox(), result.box),
-      parts.message,
+      this.notice.root,
+      result.word,
       result.announcement,
-      result.alignment,
-      element(
-        "section",
-        { class: "alternatives", "aria-label": texts.alternatives },
-        element("h3", {}, texts.alternatives),
-        createLabel("alternatives-count quiet", texts.alternativesCount, parts.numAlternatives),
-        result.alternatives,
-        result.noAlternatives,
-      ),
+      this.alternatives.build(createLabel("alternatives-count quiet", texts.alternativesCount, parts.numAlternatives)),
       this.files.build(),
     );
+    this.files.acceptDrops(this.root);
     this.updateLanguages();
     this.countCharacters();
     this.showResult(false);
@@ -92,9 +98,11 @@ export class TranslateView {
   }
 
   createInputBox() {
-    const { input, count, hint } = this.parts;
+    const { clear, share, count, hint } = this.parts;
+    const { box, note } = this.editor.build();
     const label = element("label", { class: "name", for: "source-text" }, this.page.texts.source);
-    return element("div", { class: "box" }, label, input, count, hint);
+    const buttons = element("span", { class: "buttons" }, clear, share);
+    return element("div", { class: "box" }, element("div", { class: "row" }, label, buttons), box, count, note, hint);
   }
 
   updateLanguages() {
@@ -124,8 +132,10 @@ export class TranslateView {
     );
     model.parentNode.hidden = models.length < 2 || isAuto;
     swap.disabled = !this.page.modelsFor(current.target, current.source).length;
-    this.parts.input.lang = current.source;
-    this.result.setLanguages(current.source, current.target);
+    this.editor.setLanguage(current.source);
+    this.result.setLanguage(current.target);
+    this.alternatives.setLanguage(current.target);
+    this.welcome.show();
   }
 
   modelOption() {
@@ -134,7 +144,8 @@ export class TranslateView {
 
   countCharacters() {
     const { settings, texts } = this.page;
-    this.parts.count.textContent = texts.count([...this.parts.input.value].length, settings.charLimit);
+    this.parts.count.textContent = texts.count([...this.editor.text].length, settings.charLimit);
+    this.parts.clear.hidden = this.parts.share.hidden = !this.editor.text;
   }
 
   // ---- input
@@ -149,6 +160,15 @@ export class TranslateView {
     this.translate();
   }
 
+  // The languages of a link.
+  setLanguages(source, target) {
+    const { current } = this.page;
+    this.sourceLanguage = source;
+    if (source !== "auto") current.source = source;
+    if (target) current.target = target;
+    this.updateLanguages();
+  }
+
   selectNumber(event) {
     this.numAlternatives = Number(event.target.value);
     this.translate();
@@ -161,15 +181,36 @@ export class TranslateView {
     [current.source, current.target] = [current.target, current.source];
     this.sourceLanguage = current.source;
     current.model = "";
-    if (translatedText) this.parts.input.value = translatedText;
-    current.text = this.parts.input.value;
+    if (translatedText) this.editor.text = translatedText;
+    current.text = this.editor.text;
     this.updateLanguages();
     this.countCharacters();
     this.translate();
   }
 
+  // Replaces the text, and translates it.
+  setText(text) {
+    this.page.current.text = this.editor.text = text;
+    this.countCharacters();
+    this.editor.input.focus();
+    return this.translate();
+  }
+
+  // Copies a link that opens the page with this text.
+  async share() {
+    const { texts, current } = this.page;
+    const link = createLink({ ...current, source: this.sourceLanguage });
+    try {
+      await navigator.clipboard.writeText(link);
+      this.notice.show(texts.linkCopied);
+    } catch {
+      history.replaceState(null, "", link); // the address of the page is the link
+      this.notice.show(texts.linkInAddress);
+    }
+  }
+
   handleInput() {
-    this.page.current.text = this.parts.input.value;
+    this.page.current.text = this.editor.text;
     this.countCharacters();
     this.translate(this.page.settings.frontendTimeout);
   }
@@ -181,30 +222,38 @@ export class TranslateView {
     this.controller.abort();
     const controller = (this.controller = new AbortController());
     const { signal } = controller;
-    const { page, parts } = this;
+    const { page } = this;
     const { texts, settings, current } = page;
     const { text, target } = current;
     if (!text.trim()) return this.finish(null, "");
-    if ([...text].length > settings.charLimit) return this.finish(null, texts.tooLong(settings.charLimit));
+    if ([...text].length > settings.charLimit) return this.fail(texts.tooLong(settings.charLimit));
     this.result.setStale(true);
     const options = { alternatives: this.numAlternatives, details: true, ...this.modelOption() };
     const fields = { q: text, source: this.sourceLanguage, target, ...options };
     try {
       await sleep(delay, signal);
-      parts.message.textContent = texts.working;
+      this.notice.show(texts.working);
       this.updateHint(fields, controller);
       const response = await retryWhileBusy(
         () => post("translate", fields, signal),
         signal,
-        (seconds) => (parts.message.textContent = page.texts.retrying(seconds)),
+        (seconds) => this.notice.show(page.texts.retrying(seconds)),
       );
       if (controller !== this.controller) return;
       const message = response.translatedText === text ? page.texts.unchanged : page.texts.done;
       this.finish({ ...response, request: fields }, message);
     } catch (error) {
       if (error.name === "AbortError" || controller !== this.controller) return;
-      this.finish(null, error.status ? page.texts.rejected(error.message) : page.texts.unreachable);
+      if (error.status) return this.fail(page.texts.rejected(error.message), () => this.translate());
+      this.finish(null, "");
+      this.notice.reconnect(() => this.translate());
     }
+  }
+
+  // Shows an error instead of a translation.
+  fail(message, retry = null) {
+    this.finish(null, "");
+    this.notice.showError(message, retry);
   }
 
   // Tells the user that the text seems to be in another language than the chosen one.
@@ -236,7 +285,7 @@ export class TranslateView {
       this.updateLanguages();
     }
     this.showResult(true);
-    this.parts.message.textContent = message;
+    this.notice.show(message);
   }
 
   showResult(isNew) {
@@ -246,6 +295,7 @@ export class TranslateView {
       ? texts.detected(`${languageName(detected.language, language)}, ${Math.round(detected.confidence)}%`)
       : "";
     this.result.show(isNew);
+    this.alternatives.show(this.result.response);
   }
 }
 

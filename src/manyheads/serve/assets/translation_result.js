@@ -1,15 +1,16 @@
-// A translation with its confidence, the probability and the alignment of its words, and its alternatives.
+// A translation with its confidence, the probability of its words, and their alignment, which is shown in the text.
 
 import { element, isTouchScreen } from "./look/dom.js";
 import { CorrectionEditor } from "./correction_editor.js";
-import { confidenceLevel, fillWithWords, formatPercent } from "./word_spans.js";
+import { confidenceLevel, fillWithWords, formatPercent, locateWords } from "./word_spans.js";
 
 const LANGUAGE_NOTE = "looks like "; // which the view shows beside the text, in the language of the page
 
 export class TranslationResult {
-  // `retranslate` requests the translation again.
-  constructor(page, retranslate) {
-    this.page = page;
+  // The editor marks words of the text; onPin(start, word) gets a word of the translation, or nothing;
+  // retranslate() requests the translation again.
+  constructor(page, editor, { onPin, retranslate }) {
+    Object.assign(this, { page, editor, onPin });
     this.response = null; // with its request
     this.corrections = new CorrectionEditor(page, retranslate);
   }
@@ -26,10 +27,7 @@ export class TranslationResult {
       sentenceLegend: element("p", { class: "legend quiet", hidden: true }, texts.sentenceLegend),
       notes: element("ul", { class: "notes quiet", "aria-label": texts.notes, hidden: true }),
       announcement: element("p", { class: "announcement visually-hidden", "aria-live": "polite" }),
-      source: element("p", { class: "source-words", role: "group", "aria-label": texts.alignment }),
-      word: element("p", { class: "word-details" }),
-      alternatives: element("ol", { class: "alternatives-list" }),
-      noAlternatives: element("p", { class: "quiet no-alternatives", hidden: true }, texts.noAlternatives),
+      word: element("p", { class: "word-details", "aria-live": "polite" }),
     });
     const { edit, undo, form, similar } = this.corrections.build(showMessage);
     parts.box = element(
@@ -43,13 +41,6 @@ export class TranslationResult {
       parts.notes,
       similar,
       parts.legend,
-    );
-    parts.alignment = element(
-      "section",
-      { class: "alignment", "aria-label": texts.alignment },
-      element("h3", {}, texts.alignment),
-      parts.source,
-      parts.word,
     );
     return parts;
   }
@@ -67,11 +58,9 @@ export class TranslationResult {
     return element("p", { class: "legend quiet" }, title, ...["high", "medium", "low"].map(createEntry));
   }
 
-  setLanguages(source, target) {
-    this.parts.output.lang = target;
-    this.parts.source.lang = source;
-    this.parts.alternatives.lang = target;
-    this.corrections.setLanguage(target);
+  setLanguage(language) {
+    this.parts.output.lang = language;
+    this.corrections.setLanguage(language);
   }
 
   get wordsHint() {
@@ -80,11 +69,9 @@ export class TranslationResult {
 
   // Marks the result as one of an earlier text.
   setStale(isStale) {
-    const { output, alignment, alternatives, copy } = this.parts;
-    for (const part of [output, alignment, alternatives]) {
-      part.classList.toggle("stale", isStale);
-      part.setAttribute("aria-busy", String(isStale));
-    }
+    const { output, copy } = this.parts;
+    output.classList.toggle("stale", isStale);
+    output.setAttribute("aria-busy", String(isStale));
     copy.disabled = isStale || !this.response;
   }
 
@@ -95,16 +82,14 @@ export class TranslationResult {
     parts.word.textContent = response?.details?.words.length ? this.wordsHint : "";
     this.setStale(false);
     parts.output.classList.toggle("empty", !response);
-    parts.alignment.hidden = !response?.details?.alignment?.length;
     parts.legend.hidden = !response?.details?.words.some(({ probability }) => probability !== null);
-    this.showAlternatives();
     this.showConfidence();
     this.corrections.show(response);
     if (isNew) parts.announcement.textContent = response?.translatedText ?? "";
     if (!response) {
       parts.output.replaceChildren(texts.nothing);
       parts.sentenceLegend.hidden = true;
-      parts.source.replaceChildren();
+      this.editor.clearWords();
       return;
     }
     this.showWords();
@@ -143,12 +128,12 @@ export class TranslationResult {
 
   showWords() {
     const { texts } = this.page;
-    const { sourceWords, words } = this.response.details;
-    const listeners = (side) => ({
-      onHover: (n) => this.highlight(side, n),
-      onPin: (n) => this.pin(side, n),
-      onLeave: () => this.highlight(...(this.pinned ?? [side, null])),
-    });
+    const { sourceWords, unknownWords, words } = this.response.details;
+    const listeners = {
+      onHover: (n) => this.highlight("target", n),
+      onPin: (n) => this.pin("target", n),
+      onLeave: () => this.leave("target"),
+    };
     const targetAttributes = (n) => {
       const { text, probability } = words[n];
       const level = confidenceLevel(probability);
@@ -159,16 +144,11 @@ export class TranslationResult {
         "aria-label": texts.wordLabel(text, level && texts.levels[level], percent, quoteWords(this.sourcesOf(n))),
       };
     };
-    const sourceAttributes = (n) => ({
-      "aria-label": texts.sourceLabel(sourceWords[n], quoteWords(this.targetsOf(n))),
-    });
     const targetWords = words.map(({ text }) => text);
-    const { output, source } = this.parts;
-    const { translatedText } = this.response;
     const groups = this.lowSentences();
-    fillWithWords(output, translatedText, targetWords, targetAttributes, listeners("target"), groups);
+    fillWithWords(this.parts.output, this.response.translatedText, targetWords, targetAttributes, listeners, groups);
     this.parts.sentenceLegend.hidden = !groups.length;
-    fillWithWords(source, this.response.request.q, sourceWords, sourceAttributes, listeners("source"));
+    if (this.editor.text === this.response.request.q) this.editor.showWords(sourceWords, unknownWords);
   }
 
   sourcesOf(n) {
@@ -182,7 +162,7 @@ export class TranslationResult {
 
   // Highlights a word and those that it is aligned with; n is null for none.
   highlight(side, n) {
-    if (!this.response) return;
+    if (!this.response?.details) return;
     const { words } = this.response.details;
     const setHighlighted = (container, numbers) => {
       for (const span of container.querySelectorAll(".word"))
@@ -194,7 +174,7 @@ export class TranslationResult {
         : words.flatMap(({ sources }, index) => (sources.includes(n) ? [index] : []));
     const [own, others] = n === null ? [[], []] : [[n], aligned(n)];
     setHighlighted(this.parts.output, side === "target" ? own : others);
-    setHighlighted(this.parts.source, side === "target" ? others : own);
+    this.editor.highlight(side === "target" ? others : own);
     this.parts.word.textContent = n === null ? this.wordsHint : this.describeWord(side, n);
   }
 
@@ -208,27 +188,18 @@ export class TranslationResult {
     return texts.describeWord(text, confidence, quoteWords(this.sourcesOf(n)));
   }
 
-  // A pinned word stays highlighted until it is pinned again.
+  leave(side) {
+    this.highlight(...(this.pinned ?? [side, null]));
+  }
+
+  // A pinned word stays highlighted until it is pinned again. One of the translation opens its alternatives.
   pin(side, n) {
     const isPinned = this.pinned && this.pinned[0] === side && this.pinned[1] === n;
     this.pinned = isPinned || n === null ? null : [side, n];
     this.highlight(side, this.pinned ? n : null);
-  }
-
-  showAlternatives() {
-    const { texts, language } = this.page;
-    const { response, parts } = this;
-    const alternatives = response?.alternatives ?? [];
-    parts.noAlternatives.hidden = !(response && response.request.alternatives && !alternatives.length);
-    const createCopyButton = (text) =>
-      element(
-        "button",
-        { type: "button", lang: language, "aria-label": `${texts.copy}: ${text}`, onclick: () => this.copy(text) },
-        texts.copy,
-      );
-    parts.alternatives.replaceChildren(
-      ...alternatives.map((text) => element("li", {}, element("span", {}, text), createCopyButton(text))),
-    );
+    const words = this.pinned && side === "target" ? this.response.details.words.map(({ text }) => text) : [];
+    const place = locateWords(this.response?.translatedText ?? "", words).find((word) => word.n === n);
+    this.onPin(...(place ? [place.start, words[n]] : []));
   }
 
   async copy(text = this.response.translatedText) {

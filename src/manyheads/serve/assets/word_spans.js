@@ -32,7 +32,7 @@ export function fillWithWords(container, text, words, getAttributes, listeners, 
 }
 
 // The start and end of each word that is in the text, with its number.
-function locateWords(text, words) {
+export function locateWords(text, words) {
   let end = 0;
   return words.flatMap((word, n) => {
     const start = word ? text.indexOf(word, end) : -1;
@@ -43,7 +43,7 @@ function locateWords(text, words) {
 }
 
 // The text from start to end: strings, and an element for each word that begins there.
-function createPieces(text, start, end, words, getAttributes) {
+export function createPieces(text, start, end, words, getAttributes) {
   const pieces = [];
   for (const word of words.filter((word) => word.start >= start && word.start < end)) {
     const attributes = { class: "word", role: "button", tabindex: -1, "data-word": word.n, ...getAttributes(word.n) };

@@ -1,0 +1,29 @@
+// The walk of the present sentence, led by Figure 1. It follows every change while it is shown.
+
+import { element } from "../assets/dom.js";
+import { showWalk } from "../assets/walk_explorer.js";
+import { createWalkSource } from "./walk_source.js";
+
+export class SentenceWalk {
+  constructor(page) {
+    this.page = page;
+    const { texts } = page;
+    this.container = element("div", {});
+    this.node = element(
+      "section",
+      { class: "card walk-card", "aria-label": texts.walk, hidden: true },
+      element("h2", {}, texts.walk),
+      element("p", { class: "hint" }, texts.walkHint),
+      this.container,
+    );
+  }
+
+  refresh() {
+    const { sentence, translator, state } = this.page;
+    this.node.hidden = !sentence || state.panel !== "walk";
+    if (this.node.hidden || this.shown === sentence) return;
+    this.shown = sentence;
+    const source = createWalkSource(translator, sentence, { cuts: state.cuts });
+    showWalk(this.container, source, { language: state.language });
+  }
+}

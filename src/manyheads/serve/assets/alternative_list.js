@@ -1,0 +1,112 @@
+// Other translations of a text, or of its sentence from one word on. Words that differ are marked.
+
+import { element } from "./look/dom.js";
+import { compareWords } from "./look/word_differences.js";
+import { post, retryWhileBusy } from "./api_client.js";
+
+const COUNT_AT_WORD = 4;
+
+export class AlternativeList {
+  constructor(page, copy) {
+    Object.assign(this, { page, copy });
+  }
+
+  build(choice) {
+    const { texts } = this.page;
+    this.list = element("ol", { class: "alternatives-list" });
+    this.none = element("p", { class: "quiet no-alternatives", hidden: true }, texts.noAlternatives);
+    this.title = element("h4", { class: "at-word", hidden: true });
+    this.atWord = element("ol", { class: "alternatives-list at-word", hidden: true });
+    return element(
+      "section",
+      { class: "alternatives", "aria-label": texts.alternatives },
+      element("h3", {}, texts.alternatives),
+      choice,
+      this.list,
+      this.none,
+      this.title,
+      this.atWord,
+    );
+  }
+
+  setLanguage(language) {
+    this.list.lang = this.atWord.lang = language;
+  }
+
+  show(response) {
+    this.closeWord();
+    const alternatives = response?.alternatives ?? [];
+    this.none.hidden = !(response && response.request.alternatives && !alternatives.length);
+    this.fill(this.list, alternatives, response?.translatedText ?? "");
+  }
+
+  fill(list, alternatives, translation) {
+    const { texts, language } = this.page;
+    const createItem = (text) => {
+      const words = compareWords(text, translation, { withOmitted: true }).flatMap((part) => [createWord(part), " "]);
+      const attributes = { type: "button", lang: language, "aria-label": `${texts.copy}: ${text}`, onclick: () => this.copy(text) };
+      return element("li", {}, element("span", {}, ...words.slice(0, -1)), element("button", attributes, texts.copy));
+    };
+    list.replaceChildren(...alternatives.map(createItem));
+  }
+
+  // ---- from one word on
+
+  closeWord() {
+    this.opening?.abort();
+    this.title.hidden = this.atWord.hidden = true;
+  }
+
+  // Translates the sentence again: it begins as before, and another word follows.
+  async openWord(response, start, word) {
+    this.closeWord();
+    const sentence = findSentence(response, start);
+    if (!sentence) return;
+    const { texts, settings } = this.page;
+    const { signal } = (this.opening = new AbortController());
+    const { source, target, model } = response.request;
+    const fields = {
+      q: sentence.source,
+      source: source === "auto" ? response.detectedLanguage.language : source,
+      target,
+      ...(model ? { model } : {}),
+      prefix: response.translatedText.slice(sentence.start, start).trim(),
+      forbid: [word],
+      alternatives: Math.min(COUNT_AT_WORD - 1, settings.alternativesLimit),
+    };
+    this.title.hidden = false;
+    this.title.textContent = texts.atWord(word);
+    try {
+      const { translatedText, alternatives = [] } = await retryWhileBusy(() => post("translate", fields, signal), signal, () => {});
+      if (signal.aborted) return;
+      const others = [translatedText, ...alternatives].filter((text) => text.trim() && text !== sentence.text);
+      this.atWord.hidden = false;
+      this.fill(this.atWord, others, sentence.text);
+      if (!others.length) this.title.textContent = texts.noneAtWord(word);
+    } catch (error) {
+      if (error.name !== "AbortError") this.title.textContent = texts.noneAtWord(word);
+    }
+  }
+}
+
+// Words that are new, and a gap where some of the translation are left out.
+function createWord({ word, isNew, isOmitted }) {
+  if (isOmitted) return element("del", { title: word }, "…");
+  return isNew ? element("mark", {}, word) : word;
+}
+
+// The sentence of the translation that holds a position, with its source: {source, text, start}, or null where the two
+// cannot be matched.
+function findSentence({ translatedText, request, details }, position) {
+  const { sentences, sentenceConfidences } = details;
+  if (sentences.length <= 1) return { source: sentences[0] ?? request.q, text: translatedText.trim(), start: 0 };
+  if (sentences.length !== sentenceConfidences.length) return null;
+  let end = 0;
+  for (const [n, { text }] of sentenceConfidences.entries()) {
+    const start = translatedText.indexOf(text, end);
+    if (start < 0) return null;
+    end = start + text.length;
+    if (position < end) return { source: sentences[n], text, start };
+  }
+  return null;
+}

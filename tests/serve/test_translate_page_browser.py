@@ -1,0 +1,216 @@
+"""The translate and training views in a browser: examples, marks, alternatives, links, errors, runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import manyheads as mh
+from manyheads.confidence.known_words import KnownWords
+from manyheads.serve.word_alignment import WordAlignment
+from support.browser import BrowserPages
+from support.run_logs import write_log
+from support.scripted_translator import ScriptedTranslator
+
+OpenPage = Callable[..., Any]
+STROKES = "paths => paths.map(path => getComputedStyle(path).stroke)"
+pytestmark = pytest.mark.heavy
+
+
+@pytest.fixture
+def open_page(pages: BrowserPages) -> OpenPage:
+    """Open the page of a server, which may send requests to this server only."""
+
+    def open_url(port: int, hash: str = "translate", **settings: Any) -> Any:
+        page = pages.create(lambda url: url.startswith(f"http://127.0.0.1:{port}/"), **settings)
+        page.set_default_timeout(10_000)
+        page.goto(f"http://127.0.0.1:{port}/#{hash}")
+        page.wait_for_selector("main section")
+        return page
+
+    return open_url
+
+
+def type_text(page: Any, text: str) -> None:
+    page.fill("textarea", text)
+    page.get_by_text("Translated.", exact=True).wait_for()
+
+
+def test_a_visitor_reads_what_the_model_knows_and_tries_an_example(
+    open_page: OpenPage, run_server: Any, word_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "corpus.json").write_text('{"splits": {"train": {"pairs": 12345}}}', encoding="utf-8")
+    (tmp_path / "test.en").write_text("I go home.\nWe read a book at school.\n", encoding="utf-8")
+    monkeypatch.setattr("manyheads.checkpoint.read_model_manifest", fake_manifest(tmp_path))
+    with run_server(mh.load(word_model, device="cpu")) as port:
+        page = open_page(port)
+        assert "from 12,345 sentence pairs" in page.locator(".welcome").inner_text()
+        page.locator(".example").last.click()
+        page.get_by_text("Translated.", exact=True).wait_for()
+        assert page.locator("textarea").input_value() == "We read a book at school."
+        page.click(".clear")
+        assert page.locator("textarea").input_value() == ""
+        assert page.locator(".output.empty").count() == 1
+
+
+def fake_manifest(data: Path) -> Callable[[Path], dict[str, Any]]:
+    return lambda folder: {"config": {"data": {"folder": str(data)}}, "languages": {"source": "en"}}
+
+
+def test_unknown_words_are_marked_where_they_are_typed(
+    open_page: OpenPage, run_server: Any, word_translator: mh.Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KnownWords, "is_known", lambda self, word: word != "home")
+    with run_server(word_translator) as port:
+        page = open_page(port)
+        type_text(page, "I go home.")
+        assert page.locator(".source-words .unknown").all_text_contents() == ["home"]
+        assert page.locator(".unknown-note").inner_text() == "The model does not know: home"
+        page.fill("textarea", "At home today")
+        assert page.locator(".source-words .unknown").all_text_contents() == ["home"], "at once"
+        copy, text = (page.locator(name).bounding_box() for name in (".source-words", "textarea"))
+        assert copy == text, "the marks lie behind the words"
+
+
+def test_words_of_the_text_are_reached_with_the_caret(
+    open_page: OpenPage, run_server: Any, word_translator: mh.Translator
+) -> None:
+    source = "I go home today."
+    words = WordAlignment.from_translation(word_translator.translate(source, beam=4, nbest=4, alignment=True))
+    with run_server(word_translator) as port:
+        page = open_page(port)
+        type_text(page, source)
+        page.evaluate("document.querySelector('textarea').setSelectionRange(0, 0)")
+        page.keyboard.press("ArrowRight")
+        assert page.locator(".source-words .highlighted").all_text_contents() == [words.source[0]]
+
+
+def test_alternatives_mark_what_differs(open_page: OpenPage, run_server: Any) -> None:
+    with run_server() as port:
+        page = open_page(port)
+        type_text(page, "one two")
+        assert page.locator(".alternatives-list mark").all_text_contents() == ["1", "2", "3"]
+
+
+def test_alternatives_open_at_a_word(
+    open_page: OpenPage, run_server: Any, word_translator: mh.Translator
+) -> None:
+    with run_server(word_translator) as port:
+        page = open_page(port)
+        type_text(page, "I go home today.")
+        word = page.locator(".output .word").nth(1)
+        text, translation = word.text_content(), page.locator(".output").text_content()
+        with page.expect_response("**/translate") as answer:
+            word.click()
+        fields = answer.value.request.post_data_json
+        prefix = fields["prefix"]
+        assert fields["forbid"] == [text]
+        assert translation.startswith(prefix)
+        assert translation.removeprefix(prefix).strip().startswith(text)
+        others = [answer.value.json()["translatedText"], *answer.value.json()["alternatives"]]
+        assert all(other.startswith(prefix) for other in others)
+        page.wait_for_function("() => document.querySelectorAll('ol.at-word li').length > 0")
+        assert page.locator("h4.at-word").inner_text() == f"Instead of “{text}”"
+        word.focus()
+        page.keyboard.press("Escape")
+        page.wait_for_selector("h4.at-word", state="hidden")
+
+
+def test_a_shared_link_opens_the_page_with_its_text(open_page: OpenPage, run_server: Any) -> None:
+    with run_server() as port:
+        page = open_page(port, "translate?text=one%20two&source=en&target=ko")
+        page.wait_for_function("() => document.querySelector('.output').textContent === 'two one'")
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.click(".share-link")
+        page.get_by_text("Link copied", exact=False).wait_for()
+        link = page.evaluate("navigator.clipboard.readText()")
+        assert link == f"http://127.0.0.1:{port}/#translate?text=one+two&source=en&target=ko"
+
+
+def test_a_chosen_theme_stays(open_page: OpenPage, run_server: Any) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    with run_server() as port:
+        page = open_page(port)
+        light = page.evaluate(background)
+        page.select_option("[name=page-theme]", "dark")
+        dark = page.evaluate(background)
+        assert dark != light
+        page.reload()
+        page.wait_for_selector("textarea")
+        assert page.evaluate(background) == dark
+        page.select_option("[name=page-theme]", "system")
+        assert page.evaluate(background) == light
+
+
+def test_a_dropped_file_is_chosen(open_page: OpenPage, run_server: Any) -> None:
+    with run_server() as port:
+        page = open_page(port)
+        data = page.evaluate_handle(
+            "() => { const data = new DataTransfer();"
+            " data.items.add(new File(['one two'], 'a.txt', { type: 'text/plain' })); return data; }"
+        )
+        page.dispatch_event("textarea", "drop", {"dataTransfer": data})
+        assert page.locator(".files .quiet").last.inner_text() == "a.txt"
+        page.click(".start")
+        page.wait_for_selector(".download:not([hidden])")
+
+
+def test_errors_look_like_errors_and_a_lost_server_is_found_again(
+    open_page: OpenPage, pages: BrowserPages, run_server: Any
+) -> None:
+    with run_server() as port:
+        page = open_page(port)
+        page.fill("textarea", "impossible")
+        page.wait_for_selector(".notice.is-error .retry")
+        page.route("**/translate", lambda route: route.abort())
+        page.route("**/health", lambda route: route.abort())
+        page.fill("textarea", "one two")
+        page.wait_for_function(
+            "() => document.querySelector('.message').textContent.includes('Trying again')"
+        )
+        page.unroute("**/translate")
+        page.unroute("**/health")
+        page.wait_for_function("() => document.querySelector('.output').textContent === 'two one'")
+        assert page.locator(".notice.is-error").count() == 0
+    assert all("400" in problem or "ERR_FAILED" in problem for problem in pages.problems)
+    pages.problems.clear()
+
+
+# ---- training
+
+
+def make_run(folder: Path, scale: float) -> Path:
+    train = [
+        {"event": "train", "step": n, "loss": scale * (8 / n + n % 2), "run_seconds": 30.0 * n}
+        for n in range(1, 21)
+    ]
+    valid = [{"event": "valid", "step": 20, "loss": scale, "run_seconds": 601.0, "bleu": 9.5}]
+    return write_log(folder, [*train, *valid])
+
+
+def test_runs_are_overlaid_with_a_shared_cursor_and_a_time_axis(
+    open_page: OpenPage, run_server: Any, tmp_path: Path
+) -> None:
+    runs = [make_run(tmp_path / "first", 1.0), make_run(tmp_path / "second", 2.0)]
+    with run_server(ScriptedTranslator(), runs=runs) as port:
+        page = open_page(port, "training")
+        loss = page.locator('[data-curve="loss"]')
+        loss.wait_for()
+        assert loss.locator("path.train").count() == 2
+        colors = loss.locator("path.train").evaluate_all(
+            "paths => paths.map(p => getComputedStyle(p).stroke)"
+        )
+        assert len(set(colors)) == 2
+        loss.locator("svg").focus()
+        page.keyboard.press("End")
+        assert loss.locator(".readout").inner_text() == (
+            "Step 20: first training 0.4, first validation 1, second training 0.8, second validation 2"
+        )
+        assert "Step 20" in page.locator('[data-curve="bleu"] .readout').inner_text(), "the cursor is shared"
+        page.select_option("[name=axis]", "time")
+        assert loss.locator(".axis text").last.text_content() == "10 min"
+        page.locator("[name=smoothing]").fill("0.9")
+        assert loss.locator("path.train.faint").count() == 2
+        page.locator("[name=run]").first.uncheck()
+        assert loss.locator("path.train.faint").count() == 1
