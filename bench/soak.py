@@ -8,15 +8,15 @@ lists, alternatives, requests that are wrong, and requests for /health, /languag
 turn:
 
     kill a front-end     SIGKILL; the server must start another one
-    slow clients         they send a byte a second, or do not read their response
+    slow clients         they send a byte a second, and go
     lost clients         they disconnect in the middle of a request or of a response
     a full disk          an export of the same model beside the server may write no more bytes: exit code 4
     corrections          POST /suggest, where the server has that endpoint; none may be lost
 
-Every request is answered (200), refused (400, 413, 429, 503) or cut by a kill, and no more are cut than were
-open at the kills. The translations of a set of lines are the same before and after. Memory is read every few
-seconds: its median in the last quarter of the time is at most 10 % or 20 MB above that of the second quarter.
-The test ends by itself; --minutes is its length.
+Every request is answered (200), refused (400, 403, 413, 429, 503) or cut by a kill, and no more are cut
+than were open at the kills. The translations of a set of lines are the same before and after. Memory is read
+every few seconds: its median in the last quarter of the time is at most 10 % or 20 MB above that of the
+second quarter. The test ends by itself; --minutes is its length.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from typing import Any
 
 from serve import Connection, Server
 
-ANSWERED, REFUSED = {200}, {400, 413, 429, 503}
+ANSWERED, REFUSED = {200}, {400, 403, 413, 429, 503}  # 403: without the key, where one is required
 PROBE_LINES = 20  # translated before and after
 MEMORY_SECONDS = 2.0
 FAULT_SECONDS = 10.0  # between faults
@@ -188,7 +188,7 @@ class FaultInjector:
             await asyncio.sleep(0.2)
 
     async def send_slowly(self) -> None:
-        """Send a body byte by byte, and do not read a response."""
+        """Send the first bytes of a body one by one, and close."""
         body = encode({"q": self.traffic.lines[0], "source": "auto", "target": self.server.target})
         head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         writers = []

@@ -34,9 +34,8 @@ def import_pyplot() -> Any:
             f"figures need matplotlib, which is not installed: {install_command('figures')}"
         ) from None
     matplotlib.use("agg")
-    from cycler import cycler
-    from matplotlib import pyplot
+    from matplotlib import pyplot, rcsetup
 
-    settings: dict[Any, Any] = {**STYLE, "axes.prop_cycle": cycler(color=SERIES_COLORS)}
+    settings: dict[Any, Any] = {**STYLE, "axes.prop_cycle": rcsetup.cycler("color", SERIES_COLORS)}
     matplotlib.rcParams.update(settings)
     return pyplot

@@ -278,5 +278,5 @@ def test_serve_takes_the_defaults_of_its_limits() -> None:
         for parameter in typer.main.get_command(app).commands["serve"].params  # type: ignore[attr-defined]
         if hasattr(ServerLimits, parameter.name)
     }
-    assert len(defaults) == 10
+    assert len(defaults) == 14
     assert defaults == {name: getattr(ServerLimits(), name) for name in defaults}

@@ -106,14 +106,17 @@ LogText = Annotated[bool, typer.Option("--log-text", help="Log the texts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not log requests.")]
 
 
+ServerEngine = Annotated[
+    str, typer.Option("--engine", help="As of `translate`; torch shows attention too.", metavar="ENGINE")
+]
+
+
 @app.command()
 def serve(
     models: Models = None,
     host: Host = "127.0.0.1",
     port: Port = 5000,
-    engine: Annotated[
-        str, typer.Option("--engine", help="As of `translate`; torch shows attention too.", metavar="ENGINE")
-    ] = "torch",
+    engine: ServerEngine = "torch",
     device: Device = None,
     api_key: ApiKey = None,
     api_keys: ApiKeyFile = None,
@@ -154,15 +157,13 @@ def serve(
     """
     options = dict(locals())
     check_server_packages()
-    folders = models or [model.folder for model in require_models()]
     limits = ServerLimits(**{name: options[name] for name in list_limits() if name in options})
     from manyheads.serve.api_keys import read_api_keys
     from manyheads.serve.server import serve as run_server
 
-    if api_key is None:  # Typer reads an empty variable as none; it is an error here
-        api_key = os.environ.get("MANYHEADS_API_KEY")
     run_server(
-        folders, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
+        models or [model.folder for model in require_models()], host, port, engine=engine, device=device,
+        limits=limits, api_key=read_api_key(api_key),
         user_keys=read_api_keys(api_keys) if api_keys else None, corrections=corrections,
         allow_hosts=allow_host or [], allow_origins=allow_origin or [], log_text=log_text,
         log_requests=not quiet, runs=run or [], glossaries=glossaries, processes=processes,
@@ -171,6 +172,11 @@ def serve(
             no_repeat_ngram=no_repeat_ngram,
         ),
     )  # fmt: skip
+
+
+def read_api_key(option: str | None) -> str | None:
+    """Typer reads an empty variable as none; it is an error here."""
+    return os.environ.get("MANYHEADS_API_KEY") if option is None else option
 
 
 def list_limits() -> list[str]:

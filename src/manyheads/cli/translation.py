@@ -153,18 +153,15 @@ def translate(
     Example:
       manyheads translate run/model test.en > test.ko
       manyheads translate run/model report.docx > report.ko.docx
-      manyheads translate run/model shards/ --gpus all --out translated
     """
-    policy = create_policy(min_confidence, below, flag)
-    check_nbest(nbest, as_json)
+    policy, nbest = create_policy(min_confidence, below, flag), check_nbest(nbest, as_json)
     options = {
-        "prefix": prefix, "glossary": read_glossary(glossary, model), "forbid": forbid or [],
-        "split": split, "corrections": corrections and space,
-        **select_score_detail(confidence, as_json, policy), **drop_unset(
+        "prefix": prefix, "glossary": read_glossary(glossary, model), "forbid": forbid or [], "split": split,
+        "corrections": corrections and space, **select_score_detail(confidence, as_json, policy),
+        **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
-            shortlist=shortlist,
-        ),
+            shortlist=shortlist),
     }  # fmt: skip
     models, engine = [model, *(ensemble or [])], engine or find_required_engine(temperature)
     spread = {"gpus": gpus, "workers": workers, "ray": ray, "column": column}
@@ -231,9 +228,10 @@ def find_required_engine(temperature: float | None) -> str | None:
     return None if temperature is None else "torch"
 
 
-def check_nbest(nbest: int | None, as_json: bool) -> None:
+def check_nbest(nbest: int | None, as_json: bool) -> int | None:
     if (nbest or 1) > 1 and not as_json:
         raise RequestError(f"--nbest is {nbest}, but a line of output is one translation: add --json")
+    return nbest
 
 
 def translate_here(

@@ -15,6 +15,7 @@ from manyheads.errors import ConfigError, ManyheadsError, RequestError
 from manyheads.serve import schemas
 from manyheads.serve.allowed_hosts import AllowedHosts, AllowedHostsMiddleware, AllowedOriginsMiddleware
 from manyheads.serve.api_page import render_api_page
+from manyheads.serve.correction_endpoints import CorrectionEndpoints
 from manyheads.serve.deepl import DeepLEndpoints
 from manyheads.serve.deepl_schemas import DeepLLanguage, DeepLTranslateRequest, DeepLTranslateResponse
 from manyheads.serve.document_endpoints import DocumentEndpoints
@@ -126,10 +127,11 @@ def add_routes(app: FastAPI, endpoints: Endpoints, documents: DocumentEndpoints)
             openapi_extra=extra,
         )
 
+    corrections = CorrectionEndpoints(endpoints)
     add("/translate", endpoints.translate, schemas.TranslateResponse, schemas.TranslateRequest)
     add("/translate_file", documents.translate_file, schemas.FileResponse, schemas.FileRequest)
-    add("/suggest", endpoints.suggest, schemas.SuggestResponse, schemas.SuggestRequest)
-    add("/suggest/undo", endpoints.undo_suggestion, schemas.SuggestResponse, schemas.UndoRequest)
+    add("/suggest", corrections.suggest, schemas.SuggestResponse, schemas.SuggestRequest)
+    add("/suggest/undo", corrections.undo, schemas.SuggestResponse, schemas.UndoRequest)
     add("/detect", endpoints.detect, list[schemas.Detection], schemas.DetectRequest)
     add("/score", endpoints.score, schemas.ScoreResponse, schemas.ScoreRequest)
     add("/attention", endpoints.attention, schemas.AttentionResponse, schemas.AttentionRequest)
@@ -147,7 +149,10 @@ def add_routes(app: FastAPI, endpoints: Endpoints, documents: DocumentEndpoints)
     add("/v2/languages", deepl.languages, list[DeepLLanguage])
     app.add_route("/download_file/{name}", documents.download_file, ["GET"], include_in_schema=False)
     add_description(app)
+    add_monitoring(app, endpoints)
 
+
+def add_monitoring(app: FastAPI, endpoints: Endpoints) -> None:
     async def head_health(request: Request) -> Response:
         return NanSafeJSONResponse(await endpoints.health(request))
 

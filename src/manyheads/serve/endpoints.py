@@ -50,7 +50,7 @@ from manyheads.serve.sentence_tasks import CheckedTask, create_sentence_task
 from manyheads.serve.served_model import ServedModel
 from manyheads.serve.source_language import SourceLanguage, check_source, detect_source
 from manyheads.serve.training import TrainingRuns
-from manyheads.serve.translation_tasks import ScoreTask, TranslateHtmlTask, TranslateTask
+from manyheads.serve.translation_tasks import ScoreTask, create_translate_task
 from manyheads.text.term_matching import Glossary
 from manyheads.translation import Translation
 
@@ -320,25 +320,6 @@ class Endpoints:
             return None
         return await asyncio.to_thread(self.glossaries.get, query.glossary, model.source, model.target)
 
-    async def suggest(self, request: Request) -> dict[str, bool]:
-        """Store a correction, as LibreTranslate's endpoint does."""
-        query = await self.parse_request(request, schemas.SuggestRequest)
-        self.corrections.check_enabled()
-        await self.corrections.add(self.find_corrected_model(query), query.q, query.s, request.state.user)
-        return {"success": True}
-
-    async def undo_suggestion(self, request: Request) -> dict[str, bool]:
-        query = await self.parse_request(request, schemas.UndoRequest)
-        self.corrections.check_enabled()
-        model = self.find_corrected_model(query)
-        return {"success": await self.corrections.undo(model, query.q, request.state.user)}
-
-    def find_corrected_model(self, query: schemas.UndoRequest) -> ServedModel:
-        source = query.source
-        if source == "auto":
-            source = detect_source(query.q, query.target, self.detector, self.registry).code
-        return self.registry.find_model(source, query.target, query.model)
-
     async def detect(self, request: Request) -> list[dict[str, Any]]:
         query = await self.parse_request(request, schemas.DetectRequest)
         detections = self.detector.detect("\n".join(to_list(query.q)))
@@ -454,24 +435,3 @@ class Endpoints:
 async def wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def create_translate_task(
-    model: ServedModel,
-    query: schemas.TranslateRequest,
-    policy: ConfidencePolicy | None,
-    glossary: Glossary | None,
-    space: str | None,
-) -> BatchTask:
-    """Return the task of a request. HTML uses no corrections: to place its tags takes an alignment."""
-    if query.format == "html":
-        return TranslateHtmlTask(model, query.alternatives + 1, policy, glossary=glossary)
-    return TranslateTask(
-        model,
-        query.alternatives + 1,
-        query.details,
-        prefix=query.prefix,
-        forbid=tuple(query.forbid),
-        glossary=glossary,
-        space=space,
-    )

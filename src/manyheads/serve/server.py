@@ -59,10 +59,7 @@ def serve(
     default there is one on a CPU or if a model has adapters, else one for every two cores, at most 8.
     """
     allowed_hosts = AllowedHosts.for_host(host, allow_hosts, allow_origins)
-    if api_key is not None and not api_key.strip():
-        raise ConfigError("the API key is empty: set one with --api-key or MANYHEADS_API_KEY, or unset both")
-    if corrections and api_key is None and not user_keys:
-        raise ConfigError(MISSING_KEY)
+    check_keys(api_key, user_keys, corrections)
     server_socket = bind_socket(host, port)
     configure_logging()
     LOG.info("loading %s", ", ".join(map(str, folders)))
@@ -96,6 +93,13 @@ def serve(
         create_server(app, description).run(sockets=[server_socket])
     finally:
         gc.unfreeze()
+
+
+def check_keys(api_key: str | None, user_keys: Mapping[str, str] | None, corrections: bool) -> None:
+    if api_key is not None and not api_key.strip():
+        raise ConfigError("the API key is empty: set one with --api-key or MANYHEADS_API_KEY, or unset both")
+    if corrections and api_key is None and not user_keys:
+        raise ConfigError(MISSING_KEY)
 
 
 def create_server(

@@ -11,6 +11,7 @@ from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import TranslationOptions
 from manyheads.pipeline.preparation import TextPreparer
 from manyheads.serve.jobs import JobSize
+from manyheads.serve.schemas import TranslateRequest
 from manyheads.serve.served_model import ServedModel, suppress_warnings
 from manyheads.text.term_matching import Glossary
 from manyheads.translation import Translation
@@ -124,6 +125,27 @@ class TranslateHtmlTask(TextTask):
     @property
     def options(self) -> dict[str, Any]:
         return {**super().options, "alignment": self.model.can_align, "scores": "total"}
+
+
+def create_translate_task(
+    model: ServedModel,
+    query: TranslateRequest,
+    policy: ConfidencePolicy | None,
+    glossary: Glossary | None,
+    space: str | None,
+) -> TextTask:
+    """Return the task of a request. HTML uses no corrections: to place its tags takes an alignment."""
+    if query.format == "html":
+        return TranslateHtmlTask(model, query.alternatives + 1, policy, glossary=glossary)
+    return TranslateTask(
+        model,
+        query.alternatives + 1,
+        query.details,
+        prefix=query.prefix,
+        forbid=tuple(query.forbid),
+        glossary=glossary,
+        space=space,
+    )
 
 
 def render_page(
