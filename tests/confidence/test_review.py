@@ -152,7 +152,7 @@ def test_a_long_stream_decodes_what_failed_in_few_calls(real: Translator) -> Non
     results = list(translator.stream(bad if n % 50 == 0 else good for n in range(3000)))
     assert [result.text for result in results] == [OTHER if n % 50 else GOOD for n in range(3000)]
     assert sum(retries) == 60
-    assert len(retries) <= 5
+    assert len(retries) <= 8  # 25 if each waits for no other; on a busy machine sometimes 6
 
 
 def test_of_the_candidates_the_most_confident_without_fault_is_kept(real: Translator) -> None:
@@ -173,6 +173,21 @@ def test_a_loop_that_no_try_avoids_is_cut(real: Translator) -> None:
     assert "loop" in result.notes
     assert find_loop(result.tokens, result.source_tokens) is None
     assert len(result.token_scores) == len(result.tokens)
+
+
+def test_loops_that_are_cut_are_scored_together(real: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    loops = [(LOOP, -0.1)]
+    translator, engine = make_translator(real, loops, loops, loops)
+    calls, score = [], engine.score
+
+    def count_and_score(*pairs: Any) -> list[list[float]]:
+        calls.append(pairs)
+        return score(*pairs)
+
+    monkeypatch.setattr(engine, "score", count_and_score)
+    results = translator.translate(["I go home today.", "We read a book.", "I go home."])
+    assert [result.text for result in results] == ["집에"] * 3
+    assert len(calls) == 1
 
 
 def test_second_tries_can_be_turned_off(real: Translator) -> None:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.text.masks import find_missing, has_all_symbols, mask, select_masked, split_at, unmask
+from manyheads.text.masks import (
+    find_missing,
+    has_all_symbols,
+    join_codes,
+    mask,
+    select_masked,
+    split_at,
+    unmask,
+)
 from manyheads.text.verbatim import COPY_SYMBOLS, find_verbatim
 
 LATIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .,!?")
@@ -160,3 +168,15 @@ def test_numbers_may_be_written_as_in_another_language() -> None:
     assert find_missing("2012", [("12", "number")]) == ["12"]
     assert find_missing("12 und 12", [("12", "number")] * 3) == ["12"]
     assert find_missing("http://a.b", [("http://a.b", "address")] * 2) == ["http://a.b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("See ba.@b.c..c/a1.b/x_y and a-1x.", ["ba.@b.c..c/a1.b/x_y", "a-1x"]),
+        ("Open a.py and b_c.py now.", ["a.py", "b_c.py"]),
+        ("<b>word</b> 12 or 13", ["<b>", "</b>", "12", "13"]),
+    ],
+)
+def test_addresses_and_codes_of_one_word_are_one(text: str, expected: list[str]) -> None:
+    assert [text[span.start : span.end] for span in join_codes(text, find_verbatim(text))] == expected

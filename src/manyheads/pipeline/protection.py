@@ -11,7 +11,7 @@ from typing import NamedTuple
 from manyheads.glossary import TermConstraints
 from manyheads.text.casing import is_all_capitals, to_sentence_case
 from manyheads.text.languages import LANGUAGES_BY_SCRIPT, get_base_language, get_script_pattern
-from manyheads.text.masks import mask, select_masked, split_at
+from manyheads.text.masks import join_codes, mask, select_masked, split_at
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment, has_words, split_edges
 from manyheads.text.subwords import SubwordTokenizer
@@ -55,7 +55,7 @@ class SentenceProtector:
             return ProtectedSentence(text, None)
         spans = self.find_spans(text)
         without_spans = text if not spans else fill_spans(text, spans)
-        if spans and not has_words(without_spans.replace(SPAN_FILLER, "")):
+        if spans and not has_words(fill_spans(text, join_codes(text, spans)).replace(SPAN_FILLER, "")):
             return None
         is_upper = is_all_capitals(without_spans)
         encoded = self._lower(text, without_spans, spans) if is_upper else text
@@ -93,14 +93,15 @@ class SentenceProtector:
         """Return a segment without long text that is copied, such as URLs of many tokens."""
         if len(segment.text) < MIN_LONG_SPAN:
             return [segment]
-        spans = [span for span in self.find_spans(segment.text) if span.end - span.start >= MIN_LONG_SPAN]
+        joined = join_codes(segment.text, self.find_spans(segment.text))
+        spans = [span for span in joined if span.end - span.start >= MIN_LONG_SPAN]
         return self.split_at_spans(segment.text, spans) if spans else [segment]
 
     def split_at_spans(self, text: str, spans: Sequence[Span]) -> list[Segment]:
         """Return a sentence as segments in which the spans are not translated."""
         return [
             segment
-            for part, is_span in split_at(text, spans)
+            for part, is_span in split_at(text, join_codes(text, spans))
             for segment in ([Segment(part, False)] if is_span else split_edges(part))
         ]
 
@@ -133,7 +134,7 @@ def has_dotted_name(text: str) -> bool:
     return text.find(".", 0, -1) >= 0 and INNER_DOT.search(text) is not None
 
 
-def fill_spans(text: str, spans: list[Span]) -> str:
+def fill_spans(text: str, spans: Sequence[Span]) -> str:
     """Return the text with every character of the spans replaced."""
     parts = [SPAN_FILLER * len(part) if is_span else part for part, is_span in split_at(text, spans)]
     return "".join(parts)

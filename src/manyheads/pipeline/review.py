@@ -8,9 +8,10 @@ failures of any model, all others as those of calibrated models.
 import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from manyheads.confidence.calibration import ConfidenceModel
-from manyheads.confidence.detectors import cut_loop, find_failure, find_failures
+from manyheads.confidence.detectors import cut_loop, find_failures
 from manyheads.config import DecodingConfig
 from manyheads.inference.engine import Engine, ScoreDetail
 from manyheads.pipeline.jobs import Decoding, SentenceJob, TranslationOptions
@@ -40,21 +41,16 @@ class Reviewer:
             return []
         unreviewed = [sentence for sentence in sentences if sentence.must_retry is None]
         if unreviewed and self.confidence is not None:
-            self._review_unreviewed(unreviewed, self.confidence)
+            self._review_unreviewed(unreviewed)
         if self.terms is not None:
             for sentence in unreviewed:
                 if sentence.terms and self.terms.find_missing(sentence):
                     sentence.must_retry = True
         return [sentence for sentence in sentences if sentence.must_retry]
 
-    def _review_unreviewed(self, sentences: Sequence[SentenceJob], confidence: ConfidenceModel) -> None:
+    def _review_unreviewed(self, sentences: Sequence[SentenceJob]) -> None:
         self._set_confidences(sentences)
-        failures = find_failures(
-            [sentence.plain_source for sentence in sentences],
-            [sentence.hypotheses[0].tokens for sentence in sentences],
-            [sentence.request.constraints.max_length for sentence in sentences],
-            confidence.calibration.log_length_ratio,
-        )
+        failures = self._find_failures([(own, own.hypotheses[0]) for own in sentences])
         for sentence, failure in zip(sentences, failures, strict=True):
             sentence.must_retry = failure is not None and self.can_retry
             if failure is not None:
@@ -76,7 +72,12 @@ class Reviewer:
         """
         lacking = yield from self._force_terms(sentences)
         if self.confidence is not None and self.can_retry:
-            failed = [own for own in sentences if own not in lacking or self._find_failure(own) is not None]
+            failures = self._find_failures([(own, own.hypotheses[0]) for own in sentences])
+            failed = [
+                own
+                for own, failure in zip(sentences, failures, strict=True)
+                if failure is not None or own not in lacking
+            ]
             yield from self._plan_second_try(failed)
         if self.terms is not None:
             for sentence in lacking:
@@ -108,10 +109,10 @@ class Reviewer:
                 nbest=RETRY_SAMPLES,
                 no_repeat_ngram=RETRY_NO_REPEAT,
             )
-            left = [sentence for sentence in left if not sentence.request.constraints.required_phrases]
-            yield from self._try_again(left, sampling)
-        for sentence in sentences:
-            self._cut(sentence)
+            constrained = [sentence for sentence in left if sentence.request.constraints.required_phrases]
+            free = [sentence for sentence in left if not sentence.request.constraints.required_phrases]
+            left = constrained + (yield from self._try_again(free, sampling))
+        self._cut_loops(left)
 
     def _try_again(
         self, sentences: Sequence[SentenceJob], config: DecodingConfig
@@ -121,9 +122,7 @@ class Reviewer:
             return []
         copies = [SentenceJob(own.text, self._create_request(own, config)) for own in sentences]
         yield Decoding(config, self._score_detail, copies, is_retry=True)
-        for sentence, copy in zip(sentences, copies, strict=True):
-            self._keep_best(sentence, copy.hypotheses)
-        return [sentence for sentence in sentences if self._find_failure(sentence) is not None]
+        return self._keep_best(sentences, [copy.hypotheses for copy in copies])
 
     @property
     def _score_detail(self) -> ScoreDetail:
@@ -136,49 +135,79 @@ class Reviewer:
         seed = derive_seed(config.seed, request.source)
         return Request(request.source, replace(request.constraints, seed=seed))
 
-    def _keep_best(self, sentence: SentenceJob, candidates: list[Hypothesis]) -> None:
-        """Replace the hypothesis of a sentence by a candidate that is better."""
+    def _keep_best(
+        self, sentences: Sequence[SentenceJob], candidates: Sequence[list[Hypothesis]]
+    ) -> list[SentenceJob]:
+        """Replace hypotheses by candidates that are better, all at once. Return what still fails."""
+        lists = [
+            [*sentence.hypotheses[:1], *own] for sentence, own in zip(sentences, candidates, strict=True)
+        ]
+        judged = iter(self._judge(sentences, lists))
+        changed, left = [], []
+        for sentence, hypotheses in zip(sentences, lists, strict=True):
+            failures, confidences = zip(*islice(judged, len(hypotheses)), strict=True)
+            ranks = [
+                (self._has_terms(sentence, hypothesis), failure is None, confidence)
+                for hypothesis, failure, confidence in zip(hypotheses, failures, confidences, strict=True)
+            ]
+            best = max(range(len(ranks)), key=ranks.__getitem__)
+            failure = failures[best]
+            if best:
+                sentence.hypotheses = [hypotheses[best]]
+                sentence.notes = [SECOND_TRY] if failure is None else [SECOND_TRY, failure]
+                changed.append(sentence)
+            if failure is not None:
+                left.append(sentence)
+        self._set_confidences(changed)
+        return left
+
+    def _has_terms(self, sentence: SentenceJob, hypothesis: Hypothesis) -> bool:
+        return self.terms is None or not self.terms.find_missing(sentence, hypothesis)
+
+    def _judge(
+        self, sentences: Sequence[SentenceJob], lists: Sequence[list[Hypothesis]]
+    ) -> Iterator[tuple[str | None, float]]:
+        """Return the failure and the confidence of each hypothesis, -1 where that is unknown."""
         assert self.confidence is not None
-        everything = [*sentence.hypotheses[:1], *candidates]
+        pairs = [
+            (sentence, hypothesis)
+            for sentence, hypotheses in zip(sentences, lists, strict=True)
+            for hypothesis in hypotheses
+        ]
         confidences = self.confidence.compute(
-            [sentence.plain_source] * len(everything),
-            [hypothesis.tokens for hypothesis in everything],
-            [hypothesis.log_probability for hypothesis in everything],
+            [sentence.plain_source for sentence, _ in pairs],
+            [hypothesis.tokens for _, hypothesis in pairs],
+            [hypothesis.log_probability for _, hypothesis in pairs],
         ).tolist()
+        failures = self._find_failures(pairs)
+        return zip(failures, [-1.0 if math.isnan(value) else value for value in confidences], strict=True)
 
-        def rank(index: int) -> tuple[bool, bool, float]:
-            failure = self._find_failure(sentence, everything[index])
-            has_terms = self.terms is None or not self.terms.find_missing(sentence, everything[index])
-            return has_terms, failure is None, -1.0 if math.isnan(confidences[index]) else confidences[index]
-
-        best = max(range(len(everything)), key=rank)
-        if best:
-            sentence.hypotheses = [everything[best]]
-            sentence.notes = [SECOND_TRY]
-            if (failure := self._find_failure(sentence)) is not None:
-                sentence.notes.append(failure)
-            self._set_confidences([sentence])
-
-    def _find_failure(self, sentence: SentenceJob, hypothesis: Hypothesis | None = None) -> str | None:
+    def _find_failures(self, pairs: Sequence[tuple[SentenceJob, Hypothesis]]) -> list[str | None]:
+        """Return what the detectors find wrong with each hypothesis of a sentence."""
         assert self.confidence is not None
-        return find_failure(
-            sentence.plain_source,
-            (hypothesis or sentence.hypotheses[0]).tokens,
-            sentence.request.constraints.max_length,
+        return find_failures(
+            [sentence.plain_source for sentence, _ in pairs],
+            [hypothesis.tokens for _, hypothesis in pairs],
+            [sentence.request.constraints.max_length for sentence, _ in pairs],
             self.confidence.calibration.log_length_ratio,
         )
 
-    def _cut(self, sentence: SentenceJob) -> None:
-        """Cut the loops that no try has avoided."""
-        source, hypothesis = sentence.request.source, sentence.hypotheses[0]
-        tokens = cut_loop(hypothesis.tokens, sentence.plain_source[:-1])
-        if tokens == hypothesis.tokens:
+    def _cut_loops(self, sentences: Sequence[SentenceJob]) -> None:
+        """Cut the loops that no try has avoided, and score what is left, all at once."""
+        cut = [
+            (sentence, tokens)
+            for sentence in sentences
+            if (tokens := cut_loop(sentence.hypotheses[0].tokens, sentence.plain_source[:-1]))
+            != sentence.hypotheses[0].tokens
+        ]
+        if not cut:
             return
-        scores = self.engine.score([source], [tokens])[0]
-        log_p = sum(scores)
-        kept = scores if self.options.scores == "tokens" else []
-        sentence.hypotheses = [Hypothesis(tokens, kept, self._penalize(log_p, len(scores)), log_p)]
-        self._set_confidences([sentence])
+        scored = self.engine.score([own.request.source for own, _ in cut], [tokens for _, tokens in cut])
+        for (sentence, tokens), scores in zip(cut, scored, strict=True):
+            log_p = sum(scores)
+            kept = scores if self.options.scores == "tokens" else []
+            sentence.hypotheses = [Hypothesis(tokens, kept, self._penalize(log_p, len(scores)), log_p)]
+        self._set_confidences([sentence for sentence, _ in cut])
 
     def _penalize(self, log_p: float, length: int) -> float:
         return log_p / length_penalty(length, self.options.config.alpha)

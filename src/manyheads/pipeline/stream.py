@@ -21,7 +21,7 @@ ReportDone = Callable[[int], None]  # the texts that are decoded
 
 DETOKENIZED_SENTENCES, ALIGNED_SENTENCES = 256, 64  # at once
 FLUSH_SECONDS = 0.1  # for which finished sentences may wait for others to be detokenized with
-RETRIED_SENTENCES = 512  # that failed, after which they are decoded again, together
+RETRIES_PER_WINDOW = 8  # so many sentences that failed are decoded again together: 512, on a GPU 4,096
 HELD_TEXTS_FACTOR = 4  # times the sentences that the engine reads ahead: texts held at most
 BLOCKED_SHARE = 0.75  # of them: from then on the first text is not left waiting for its second try
 
@@ -84,6 +84,7 @@ class TranslationStream:
     ) -> None:
         self.engine, self.preparer, self.assembler, self.options = engine, preparer, assembler, options
         self.window = read_ahead or engine.read_ahead
+        self.max_failed = max(1, self.window // RETRIES_PER_WINDOW)
         self.max_texts = read_ahead or HELD_TEXTS_FACTOR * engine.read_ahead
         self.batch_size = ALIGNED_SENTENCES if options.alignment else DETOKENIZED_SENTENCES
         self.jobs: deque[TextJob] = deque()  # not yet returned, in order
@@ -176,7 +177,7 @@ class TranslationStream:
         self.failed += failed
         # Soon no more texts can be read, and not because others are still to be detokenized.
         is_blocking = not self.detokenizing and len(self.jobs) >= BLOCKED_SHARE * self.max_texts
-        if len(self.failed) >= RETRIED_SENTENCES or (self.failed and is_blocking):
+        if len(self.failed) >= self.max_failed or (self.failed and is_blocking):
             self._retry_failed()
 
     def _retry_failed(self) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from manyheads.text.verbatim import COPY_SYMBOLS, IMPORTANCE, Category, Span
 
+CODES: frozenset[Category] = frozenset(("address", "code"))
+WORD = re.compile("[!-~]*")  # ASCII without white space
 SYMBOL = re.compile(r"\u27e6([0-7])\u27e7")
 ANY_SYMBOL = re.compile(r"\u27e6[0-7t=/]\u27e7")  # those of terms too
 # Spaces that subwords put between a bracket or a mark and a symbol.
@@ -51,6 +53,18 @@ def split_at(text: str, spans: Sequence[Span]) -> Iterator[tuple[str, bool]]:
         position = span.end
     if position < len(text):
         yield text[position:], False
+
+
+def join_codes(text: str, spans: Sequence[Span]) -> list[Span]:
+    """Return the spans with addresses and codes of one word made one: letters between them mean nothing."""
+    joined: list[Span] = []
+    for span in spans:
+        last = joined[-1] if joined else None
+        if last and {last.category, span.category} <= CODES and WORD.fullmatch(text, last.end, span.start):
+            joined[-1] = Span(last.start, span.end, last.category)
+        else:
+            joined.append(span)
+    return joined
 
 
 # ---- checks of text that a model has copied by itself
