@@ -34,6 +34,7 @@ CARD = "# Translation from en to ko\n\n## Scores\n\n- BLEU 12.3\n"
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
     from huggingface_hub import constants
 
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # which a benchmark sets in this process
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the local server stores files by LFS
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     monkeypatch.setenv("no_proxy", "*")

@@ -42,7 +42,7 @@ def test_every_unseen_sentence_is_right(task: Callable[[list[str]], list[str]], 
         "corpus": {"source": "ko", "target": "ko-x-task", "hold_out": 50},
         "train": [{"files": [f"{tmp_path}/train.tsv"]}],
         "clean": {"identical": False},
-        "subwords": {"vocab_size": 24, "byte_fallback": False, "copy_symbols": False},
+        "subwords": {"vocab_size": 24, "byte_fallback": False, "copy_symbols": False, "term_symbols": False},
     }
     prepare(Recipe.from_mapping(tables), tmp_path / "data")
     config = mh.Config(

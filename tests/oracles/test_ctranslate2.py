@@ -35,8 +35,8 @@ from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.strategies import randomize_weights
 
 TEXT = ["the cat sat on the mat", "a dog ran home to sleep", "we go by sea and by land"] * 5
-SMALL = SubwordTokenizer.train(TEXT, SubwordConfig(vocab_size=30, byte_fallback=False))
-OTHER = SubwordTokenizer.train(TEXT, SubwordConfig(vocab_size=33, byte_fallback=False))
+SMALL = SubwordTokenizer.train(TEXT, SubwordConfig(vocab_size=30, byte_fallback=False, term_symbols=False))
+OTHER = SubwordTokenizer.train(TEXT, SubwordConfig(vocab_size=33, byte_fallback=False, term_symbols=False))
 CONFIG = mh.TransformerConfig(vocab_size=30, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 UNREACHED = 60  # a limit that nothing here reaches
 DecodingConfig = mh.DecodingConfig

@@ -40,7 +40,7 @@ BOTH = SubwordTokenizer.train([*ENGLISH, *KOREAN], SubwordConfig(vocab_size=400)
 JOINT = SubwordPair(BOTH, BOTH)
 APART = SubwordPair(
     SubwordTokenizer.train(ENGLISH, SubwordConfig(vocab_size=320)),
-    SubwordTokenizer.train(KOREAN, SubwordConfig(vocab_size=300, algorithm="unigram")),
+    SubwordTokenizer.train(KOREAN, SubwordConfig(vocab_size=304, algorithm="unigram")),
 )
 LANGUAGES = {"source": "en", "target": "ko"}
 MODEL = {"layers": 2, "d_model": 32, "d_ff": 48, "heads": 4}

@@ -356,7 +356,7 @@ def manyheads(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "message"),
     [
         (["table3", "--rows", "F"], "unknown row F; known: A, B, C"),
-        (["table3", "--budget", "soon"], "the budget is 'soon', but must be tokens, steps or seconds"),
+        (["table3", "--budget", "soon"], "the budget is 'soon', but must be tokens, FLOPs, steps or seconds"),
         (["table2", "--scale", "huge"], "unknown scale huge; known: playground, tiny, base"),
         (["table2", "--systems", "rn"], "unknown system rn"),
         (["table3", "nowhere"], "nowhere: not a data folder"),

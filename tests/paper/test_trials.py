@@ -52,7 +52,7 @@ def test_a_budget_is_an_amount_and_its_unit(text: str, amount: float, unit: str,
     "text", ["", "500", "0steps", "-5s", "1.5tokens", "3 hours", "s", "9" * 400 + "tokens"]
 )
 def test_an_invalid_budget_is_rejected_with_examples(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"must be tokens, steps or seconds, such as 2000000tokens"):
+    with pytest.raises(ConfigError, match=r"must be tokens, FLOPs, steps or seconds, such as 2000000tokens"):
         Budget.parse(text)
 
 

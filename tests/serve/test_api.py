@@ -429,5 +429,6 @@ def test_ctranslate2_serves_html_and_scores(
     with TestClient(create_app(name_models([other])), base_url="http://localhost") as client:
         response = client.post("/translate", json=request).json()["translatedText"]
         assert (response[1].count("<b>"), response[1].count("</b>")) == (1, 1)
-        assert client.post("/score", json={**request, "translation": ["a", "b"]}).status_code == 200
-        assert client.post("/attention", json={**request, "q": "I go."}).status_code == 400
+        plain = {name: value for name, value in request.items() if name != "format"}
+        assert client.post("/score", json={**plain, "translation": ["a", "b"]}).status_code == 200
+        assert client.post("/attention", json={**plain, "q": "I go."}).status_code == 400

@@ -92,6 +92,7 @@ def test_each_token_is_one_piece() -> None:
     tokens = linearize(parse_tree(CAT))
     config = SubwordConfig(
         copy_symbols=False,
+        term_symbols=False,
         vocab_size=len(set(tokens)) + 4,
         byte_fallback=False,
         user_symbols=tuple(set(tokens)),

@@ -88,14 +88,20 @@ def train_symbol_subwords(texts: Sequence[str], symbols: set[str]) -> SubwordTok
     """Train subwords for texts that consist of symbols only."""
     size = NUM_SPECIAL_TOKENS + len(symbols) + 1  # and the space that SentencePiece prepends
     config = SubwordConfig(
-        vocab_size=size, byte_fallback=False, copy_symbols=False, user_symbols=tuple(sorted(symbols))
+        vocab_size=size,
+        byte_fallback=False,
+        copy_symbols=False,
+        term_symbols=False,
+        user_symbols=tuple(sorted(symbols)),
     )
     return SubwordTokenizer.train(texts, config)
 
 
 def train_word_subwords(texts: Sequence[str], symbols: set[str], vocab_size: int) -> SubwordTokenizer:
     """Train `vocab_size` subwords; half as many, repeatedly, where there are too few words."""
-    config = SubwordConfig(vocab_size=vocab_size, copy_symbols=False, user_symbols=tuple(sorted(symbols)))
+    config = SubwordConfig(
+        vocab_size=vocab_size, copy_symbols=False, term_symbols=False, user_symbols=tuple(sorted(symbols))
+    )
     try:
         return SubwordTokenizer.train(texts, config)
     except DataError:

@@ -43,7 +43,11 @@ class TranslationData:
         )
         texts = [text for pair in corpus["train"] for text in pair]
         config = SubwordConfig(
-            vocab_size=vocab_size, byte_fallback=False, copy_symbols=False, character_coverage=1.0
+            vocab_size=vocab_size,
+            byte_fallback=False,
+            copy_symbols=False,
+            term_symbols=False,
+            character_coverage=1.0,
         )
         subwords = SubwordTokenizer.train(texts, config)
         ids = {
