@@ -189,9 +189,16 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def write_bytes_atomically(path: Path, data: bytes) -> None:
-    """Write a file through a temporary one, so that it is either complete or unchanged."""
+    """Write a file through a temporary one, so that it is either complete or unchanged.
+
+    A link in place of the temporary one is removed: what it points to is not ours.
+    """
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_bytes(data)
+    if temporary.is_symlink():
+        temporary.unlink()
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
     temporary.replace(path)
 
 
@@ -272,7 +279,8 @@ def check_format(folder: Path, number: Any, schema: ManifestSchema) -> None:
         )
     if number != schema.format or type(number) is not int:
         raise schema.error(
-            f"{folder}: format {number}, but this version reads format {schema.format}: update manyheads"
+            f"{folder}: format {str(number)[:20]}, but this version reads format {schema.format}: update "
+            f"manyheads"
         )
 
 

@@ -16,6 +16,7 @@ from manyheads.evaluate.report import exact_match
 from manyheads.loading import load
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import write_page
+from manyheads.look.live_page import build_live_data, write_live_page
 from manyheads.named_models.resolution import BOX, scan_folder
 from manyheads.progress import Progress, ReportProgress
 from manyheads.train.run import train
@@ -57,7 +58,7 @@ class DemoResult:
     rows: list[tuple[str, str, str]]  # source, reference, translation
     exact_match: float
     bleu: Score
-    page: Path  # the attention of one of them
+    page: Path  # the model in a page, with the attention of every head
     num_words: int  # of the training sources
     outside: Translation  # of a sentence that the grammar does not make
 
@@ -81,9 +82,8 @@ def translate_with_box(folder: Path) -> BoxedTranslation | None:
         if read_model_manifest(model.folder)["languages"]["source"] == "en":
             translator = load(model.folder, device="cpu", engine="torch")
             text = translator.translate(BOX_SENTENCE).text
-            page = write_attention_page(
-                translator, [(BOX_SENTENCE, "", text)], folder.with_name(f"{folder.name}-{model.name}.html")
-            )
+            path = folder.with_name(f"{folder.name}-{model.name}.html")
+            page = write_attention_page(translator, BOX_SENTENCE, text, path)
             return BoxedTranslation(model.name, BOX_SENTENCE, text, page)
     return None
 
@@ -166,7 +166,7 @@ def evaluate_model(store: Store, folder: Path) -> DemoResult:
     translator = load(folder, device="cpu")
     score, translations = greedy_bleu(translator, sources, references)
     rows = list(zip(sources, references, translations, strict=True))
-    page = write_attention_page(translator, rows, folder.parent.parent / "attention.html")
+    page = write_live_page(build_live_data(folder), folder.parent.parent / "translator.html")
     training_text = folder.parent.parent / f"train.{store.source_language}"
     num_words = count_words(training_text.read_text(encoding="utf-8").splitlines())
     outside = translator.translate(OUTSIDE_SENTENCE)
@@ -178,8 +178,6 @@ def count_words(sentences: Sequence[str]) -> int:
     return len({word for sentence in sentences for word in WORD.findall(sentence.lower())})
 
 
-def write_attention_page(translator: Translator, rows: list[tuple[str, str, str]], path: Path) -> Path:
-    """Write the attention page of the longest shown sentence."""
-    source, _, translation = max(rows[:SHOWN_SENTENCES], key=lambda row: len(row[0]))
+def write_attention_page(translator: Translator, source: str, translation: str, path: Path) -> Path:
     attention = translator.attention(source, translation)
     return write_page(build_attention_data(attention, source=source, target=translation, name="demo"), path)

@@ -30,6 +30,7 @@ class TermConstraints:
         if isinstance(forbid, str):
             raise RequestError(f"forbid is the text {forbid!r}, but must be a list of words")
         self.subwords = subwords.target
+        self.annotation_remover = subwords.source.annotation_remover
         self.prefix = tuple(subwords.target.encode(prefix))
         self.forbidden_phrases = tuple(tuple(subwords.target.encode(word)) for word in forbid)
         self.glossary = glossary if isinstance(glossary, Glossary) else Glossary(glossary)
@@ -49,10 +50,14 @@ class TermConstraints:
     def require(self, terms: Sequence[TermMatch]) -> tuple[Phrases, Phrases]:
         """Return the phrases that terms require, and which of them must end a word.
 
-        A phrase is required once, however often its term occurs; no phrase is for a term in another form.
+        A phrase is required once, however often its term occurs. An ending may follow the translation of a
+        term that is in another form: the plural of Hund begins with it.
         """
-        translations = dict.fromkeys(term.translation for term in terms if not term.is_inflected)
-        phrases = {tuple(self.subwords.encode(text)): is_hangul(text[-1]) for text in translations}
+        phrases: dict[tuple[int, ...], bool] = {}
+        for term in terms:
+            ids = tuple(self.subwords.encode(term.translation))
+            may_continue = term.is_inflected or is_hangul(term.translation[-1])
+            phrases[ids] = may_continue or phrases.get(ids, False)
         return tuple(phrases), tuple(ids for ids, may_continue in phrases.items() if not may_continue)
 
     def find_missing(self, terms: Sequence[TermMatch], ids: Sequence[int]) -> list[TermMatch]:

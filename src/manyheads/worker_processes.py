@@ -4,11 +4,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
+from typing import Any
 
 from manyheads.errors import ResourceError
 
@@ -16,10 +17,20 @@ PARENT_CHECK_SECONDS = 0.5
 
 
 @contextmanager
-def create_process_pool(num_processes: int, start_method: str, remedy: str) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of processes. One that is killed, as where memory lacks, raises our error."""
+def create_process_pool(
+    num_processes: int,
+    start_method: str,
+    remedy: str,
+    initialize: Callable[..., None] | None = None,
+    *arguments: Any,
+) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of processes, each of which calls `initialize` first.
+
+    One that is killed, as where memory lacks, raises our error.
+    """
     context = get_context(start_method)
-    pool = ProcessPoolExecutor(num_processes, context, end_with_parent, (os.getpid(),))
+    initial = (os.getpid(), initialize, arguments)
+    pool = ProcessPoolExecutor(num_processes, context, initialize_process, initial)
     try:
         yield pool
     except BrokenProcessPool:
@@ -29,6 +40,14 @@ def create_process_pool(num_processes: int, start_method: str, remedy: str) -> I
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def initialize_process(
+    parent: int, initialize: Callable[..., None] | None, arguments: tuple[Any, ...]
+) -> None:
+    end_with_parent(parent)
+    if initialize:
+        initialize(*arguments)
 
 
 def end_with_parent(parent: int) -> None:

@@ -8,6 +8,7 @@ from manyheads.errors import RequestError
 from manyheads.text.subwords import count_cpus
 
 CORES_PER_WORKER = 4  # on a CPU: one process does not use many cores well
+MAX_WORKERS_PER_GPU = 3  # one process prepares text more slowly than a GPU translates it
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class WorkerResources:
 def plan_local_workers(
     engine: str, device: str | None, gpus: str | None, workers: int | None
 ) -> WorkerResources:
-    """Divide this machine: one worker per GPU, or per few cores where there is none.
+    """Divide this machine: a worker per few cores, at most some for each GPU, at least one.
 
     gpus     a number or "all"; by default all, if the engine can use them
-    workers  by default one per GPU or per few cores; more than GPUs share them
+    workers  more than GPUs share them
     """
     can_use_gpus = can_use_gpu(engine, device)
     if gpus is not None and not can_use_gpus:
@@ -56,10 +57,16 @@ def plan_local_workers(
     if device == "cuda" and not num_gpus:
         raise RequestError("--device is cuda, but there is no GPU here: --device cpu")
     cores = count_cpus()
-    num_workers = workers or num_gpus or max(1, cores // CORES_PER_WORKER)
+    num_workers = workers or count_workers(cores, num_gpus)
     if num_gpus:
         num_gpus = min(num_gpus, num_workers)
     return WorkerResources(num_workers, num_gpus, max(1, cores // num_workers))
+
+
+def count_workers(cores: int, num_gpus: int) -> int:
+    """Return how many workers keep so many GPUs, or the cores, busy."""
+    num_workers = max(1, cores // CORES_PER_WORKER)
+    return min(max(num_workers, num_gpus), MAX_WORKERS_PER_GPU * num_gpus) if num_gpus else num_workers
 
 
 def can_use_gpu(engine: str, device: str | None) -> bool:

@@ -16,6 +16,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,11 +186,23 @@ def parse_adapter(path: Path, name: str) -> Adapter:
 # ---- merging
 
 
-def merge_adapter(model: "nn.Module", adapter: Adapter) -> "nn.Module":
-    """Return a model with the weights W + B A, which shares all other tensors with the original."""
+def merge_adapter(model: "nn.Module", adapter: Adapter, num_threads: int = 1) -> "nn.Module":
+    """Return a model with the weights W + B A, which shares all other tensors with the original.
+
+    Several threads multiply matrices of their own. That is faster than several threads in each product,
+    which are too small to wait for each other.
+    """
     weights = dict(model.named_parameters())
     check_factors(weights, adapter)
-    merged = {name: merge_weight(weights[name], *factors) for name, factors in adapter.factors.items()}
+
+    def merge(name: str) -> "Tensor":
+        return merge_weight(weights[name], *adapter.factors[name])
+
+    if num_threads > 1:
+        with ThreadPoolExecutor(num_threads) as pool:
+            merged = dict(zip(adapter.factors, pool.map(merge, adapter.factors), strict=True))
+    else:
+        merged = {name: merge(name) for name in adapter.factors}
     return replace_weights(model, merged, weights)
 
 

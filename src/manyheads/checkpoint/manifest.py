@@ -74,7 +74,7 @@ def read_info(folder: str | os.PathLike[str]) -> CheckpointInfo:
 
 def parse_info(folder: Path, manifest: Mapping[str, Any]) -> CheckpointInfo:
     supported_length = manifest.get("supported_length")
-    if supported_length is not None and type(supported_length) is not int:
+    if supported_length is not None and (type(supported_length) is not int or supported_length < 1):
         raise CheckpointError(f"{folder / MANIFEST}: has no valid supported_length: {MODEL_SCHEMA.remedy}")
     try:
         config = Config.from_mapping(manifest["config"])
@@ -153,7 +153,10 @@ def link_or_copy(path: Path, out: Path) -> None:
 
 
 def read_model_manifest(folder: Path) -> dict[str, Any]:
-    return read_manifest(folder, MODEL_SCHEMA, find_model_hint(folder))
+    manifest = read_manifest(folder, MODEL_SCHEMA, find_model_hint(folder))
+    if not all(isinstance(language, str) for language in manifest["languages"].values()):
+        raise CheckpointError(f"{folder / MANIFEST}: has no valid languages: {MODEL_SCHEMA.remedy}")
+    return manifest
 
 
 def count_model_bytes(folder: Path) -> int:

@@ -79,7 +79,8 @@ class Shortlist:
         """Read a shortlist for a model with these vocabularies."""
         arrays = read_arrays(path)
         names = ("frequent", "offsets", "pieces")
-        if set(arrays) != set(names) or any(arrays[name].ndim != 1 for name in names):
+        is_shape_known = set(arrays) == set(names) and all(arrays[name].ndim == 1 for name in names)
+        if not is_shape_known or any(arrays[name].dtype.kind != "u" for name in names):
             raise CheckpointError(f"{path}: not a shortlist: learn it again (manyheads shortlist)")
         own = cls(*(arrays[name].astype(np.int64) for name in names))
         largest = max(own.pieces.max(initial=0), own.frequent.max(initial=0))

@@ -86,7 +86,8 @@ def adapt(
 
     if not data:
         raise RequestError("adapt needs --data: a data folder, or files of pairs")
-    run = out or data[0].with_name(f"{data[0].name.split('.')[0]}-adapted")
+    first = name_folder(data[0])
+    run = name_folder(out or first.with_name(f"{first.name.split('.')[0]}-adapted"))
     options = AdaptationOptions(general, replay, adapter, rank, tuple(freeze or ()))
     with create_progress(sys.stderr) as progress:
         folder = open_or_prepare(data, model, run, progress)
@@ -98,6 +99,11 @@ def adapt(
         exit_with_error(f"{run}: stopped; the same command resumes it", EXIT_PREEMPTED)
         return
     print(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else report.to_markdown(), end="\n")
+
+
+def name_folder(path: Path) -> Path:
+    """Return a path that ends in a name, beside which others can be: that of `.` or `..` is looked up."""
+    return path.resolve() if path.name in ("", "..") else path
 
 
 def open_or_prepare(data: list[Path], model: Path, run: Path, progress: "Progress") -> Path:

@@ -11,6 +11,7 @@ import typer.core
 
 from manyheads import __version__
 from manyheads.atomic_io import DISK_FULL_ERRNOS
+from manyheads.cli.messages import localize_error
 from manyheads.errors import ManyheadsError, is_out_of_memory
 
 WAIT_POLICY = "passive"  # of OpenMP's threads, unless the environment sets one
@@ -108,7 +109,7 @@ def exit_with_error(message: str, code: int) -> None:
 
         is_reporting_rank = record_exit_code(code)
     if is_reporting_rank:
-        print(f"manyheads: {message}", file=sys.stderr)
+        print(f"manyheads: {localize_error(message)}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -1,6 +1,7 @@
 """Options of `translate` and `score` for input by shards and for several workers."""
 
 import os
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from manyheads.progress import Progress, ReportProgress
 
 LOCAL_RAY = "local"
+MIN_SHARED_BYTES = 4_000_000  # of input, some 30,000 lines: more than a GPU translates while it starts
 
 Ray = Annotated[
     str | None,
@@ -35,7 +37,7 @@ Gpus = Annotated[
     str | None,
     typer.Option(
         "--gpus",
-        help="Run a worker process on each of this many GPUs of this machine, or on all.",
+        help="Run worker processes on this many GPUs of this machine, or on all.",
         metavar="N|all",
     ),
 ]
@@ -43,7 +45,7 @@ Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
-        help="Number of workers; by default one per GPU, or per four cores where there is none.",
+        help="Number of workers; by default one per four cores, and at most three on each GPU.",
         min=1,
     ),
 ]
@@ -84,6 +86,28 @@ def needs_workers(files: Sequence[Path], *options: object) -> bool:
     return any(option is not None for option in options) or any(
         path.is_dir() or path.suffix in PARQUET_SUFFIXES for path in files
     )
+
+
+def is_large_for_gpu(files: Sequence[Path], engine: str | None, device: str | None) -> bool:
+    """Return whether files are so large that several processes feed a GPU sooner than one does."""
+    from manyheads.bulk.resources import can_use_gpu, count_workers
+    from manyheads.cuda.driver import count_gpus
+    from manyheads.text.subwords import count_cpus
+
+    size = sum(path.stat().st_size for path in files if path.is_file()) if files else measure_stdin()
+    if size < MIN_SHARED_BYTES:
+        return False
+    num_gpus = count_gpus() if can_use_gpu(engine or "torch", device) else 0
+    return num_gpus > 0 and count_workers(count_cpus(), num_gpus) > 1
+
+
+def measure_stdin() -> int:
+    """Return the size of a file that is redirected to stdin; 0 if it is something else."""
+    try:
+        status = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError):  # closed, or replaced
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def run_bulk_job(

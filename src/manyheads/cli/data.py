@@ -82,6 +82,9 @@ def get(
         Path | None, typer.Option(help="Folder that keeps the downloads; by default OUT/downloads.")
     ] = None,
     catalog: Annotated[Path | None, typer.Option(help="TOML file with other URLs or corpora.")] = None,
+    register: Annotated[
+        str, typer.Option(help="Korean of playground: plain or polite; by default plain.")
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Download again what is complete.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="Print the known corpora and exit.")] = False,
     as_json: AsJson = False,
@@ -105,7 +108,9 @@ def get(
     if name is None:
         raise RequestError("get needs the NAME of a corpus; manyheads get --list shows them")
     with create_progress(sys.stderr, unit="bytes") as progress:
-        fetched = get_corpus(name, pair, out, catalog=corpora, cache=cache, force=force, progress=progress)
+        fetched = get_corpus(
+            name, pair, out, catalog=corpora, cache=cache, register=register, force=force, progress=progress
+        )
     print(fetched.to_json() if as_json else fetched.to_text())
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyheads.cli.app import app, exit_with_error
+from manyheads.cli.messages import localize
 from manyheads.cli.options import AsJson
 from manyheads.errors import EXIT_PREEMPTED
 
 if TYPE_CHECKING:
+    from manyheads.demo import DemoResult
     from manyheads.translation import Translation
 
 
@@ -38,9 +40,10 @@ def demo(
 
     boxed = translate_with_box(out)
     if boxed and not as_json:
-        print(f"{boxed.name}, which is installed with the package:\n  {boxed.source}\n  {boxed.text}")
-        print(f"attention of every head: open {boxed.page.resolve().as_uri()} in a browser")
-        print("\nNow a small model of your own, from nothing:", flush=True)
+        print(localize("{}, which is installed with the package:", boxed.name))
+        print(f"  {boxed.source}\n  {boxed.text}")
+        print(localize("attention of every head: open {} in a browser", boxed.page.resolve().as_uri()))
+        print(f"\n{localize('Now a small model of your own, from nothing:')}", flush=True)
     result = run_demo(out, pair, seconds, lambda: create_progress(sys.stderr))
     if result is None:
         exit_with_error(f"{out}: stopped; the same command resumes it", EXIT_PREEMPTED)
@@ -55,27 +58,37 @@ def demo(
         }  # fmt: skip
         print(json.dumps(report, ensure_ascii=False, indent=1))
         return
-    print("source, translation, reference; = if translation and reference are identical, ! if not")
+    print(localize("source, translation, reference; = if translation and reference are identical, ! if not"))
     for source, reference, translation in result.rows[:SHOWN_SENTENCES]:
         print(f"{'=' if translation == reference else '!'} {source}\n  {translation}\n  {reference}")
-    print(f"\n{len(result.rows)} held-out sentences: {result.exact_match:.1%} exact, {result.bleu}")
-    language = pair.partition("-")[2]
-    print(f"model: {result.model}\nnext, after `. .venv/bin/activate` if make installed it:")
+    scores = (len(result.rows), f"{result.exact_match:.1%}", result.bleu)
+    print(f"\n{localize('{} held-out sentences: {} exact, {}', *scores)}")
+    print_next_steps(result, out, pair.partition("-")[2])
+    known = "The training text has only {} different words; others are translated wrongly:"
+    print(f"\n{localize(known, result.num_words)}")
+    confidence = result.outside.confidence
+    rating = localize("unknown") if confidence is None else f"{confidence:.2f}"
+    print(f"  {result.outside.source}\n  {result.outside.text}  {localize('(confidence {})', rating)}")
+    page = "Your translator in a page, with all of its heads, works offline. Open it in a browser:"
+    print(f"\n{localize(page)}\n  {result.page.resolve().as_uri()}")
+
+
+def print_next_steps(result: "DemoResult", out: Path, language: str) -> None:
+    """Print what to do with the model."""
+    from manyheads.demo import SHOWN_SENTENCES
+
+    print(localize("model: {}", result.model))
+    print(localize("next, after `. .venv/bin/activate` if make installed it:"))
     print(f"  echo {shlex.quote(result.rows[0][0])} | manyheads translate {result.model}")
     print(f"  manyheads evaluate {result.model} {out}/test.en {out}/test.{language}")
     print(f"  manyheads inspect {out}/run")
     print(f"  manyheads inspect {out}/data --sentence 'I go home.'")
-    print(f"  manyheads look {result.model} {shlex.quote(result.rows[1][0])} -o page.html")
-    print(
-        f"  manyheads look {result.model} --live -o translator.html      the model in a page: type, cut heads"
-    )
-    print(f"  manyheads look {out}/run --through-training -o training.html      how it learned")
-    print(f"  manyheads serve {result.model} --run {out}/run      and open http://127.0.0.1:5000")
-    print(f"attention of every head: open {result.page.resolve().as_uri()} in a browser")
-    print(f"\nThe model learned a world of {result.num_words} words; it will not know yours:")
-    confidence = result.outside.confidence
-    rating = "unknown" if confidence is None else f"{confidence:.2f}"
-    print(f"  {result.outside.source}\n  {result.outside.text}  (confidence {rating})")
+    sources = [source for source, _, _ in result.rows[:SHOWN_SENTENCES]]
+    sentence = max((source for source in sources if "'" not in source), key=len, default=sources[0])
+    print(f"  manyheads look {result.model} {shlex.quote(sentence)} -o page.html")
+    learned, opened = localize("how it learned"), localize("and open http://127.0.0.1:5000")
+    print(f"  manyheads look {out}/run --through-training -o training.html      {learned}")
+    print(f"  manyheads serve {result.model} --run {out}/run      {opened}")
 
 
 def describe_outside(translation: "Translation") -> dict[str, Any]:

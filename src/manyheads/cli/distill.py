@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -18,7 +18,7 @@ from manyheads.errors import EXIT_PREEMPTED, RequestError
 from manyheads.named_models.resolution import resolve_model
 
 if TYPE_CHECKING:
-    from manyheads.distill.plan import DistillationPlan
+    from manyheads.distill.plan import DistillationPlan, Stage
 
 ASSIGNMENT = re.compile(r"[a-z]+\.[a-z0-9_]+=.*", re.DOTALL)
 
@@ -32,7 +32,9 @@ TeachersAndChanges = Annotated[
 ]
 Data = Annotated[
     Path,
-    typer.Option(help="The data folder whose training sources the teacher translates.", metavar="DATA"),
+    typer.Option(
+        "--data", help="The data folder whose training sources the teacher translates.", metavar="DATA"
+    ),
 ]
 Out = Annotated[
     Path, typer.Option(help="The run's folder. The same command goes on with a run that was stopped.")
@@ -78,12 +80,23 @@ VocabSize = Annotated[
     int | None,
     typer.Option(help="Train own subwords of this many pieces; by default the data's are used."),
 ]
+Subwords = Annotated[
+    str | None,
+    typer.Option(help="A data or model folder whose subwords the student has.", metavar="FOLDER"),
+]
 TeacherEngine = Annotated[
     str,
     typer.Option("--engine", help="The engine of the teacher, as of `translate`.", metavar="ENGINE"),
 ]
 SpeedSeconds = Annotated[
     float | None, typer.Option(help="About how long each measurement of speed takes. Default: 2.", min=0.01)
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        help="End after this stage; the same command without it goes on, also on another machine.",
+        metavar="text|translate|pairs|data|train|quantize",
+    ),
 ]
 MeasureAgain = Annotated[
     bool, typer.Option("--measure-again", help="Make the report of a complete run anew, on this machine.")
@@ -104,12 +117,14 @@ def distill(
     mono: Monolingual = None,
     original_share: OriginalShare = None,
     vocab_size: VocabSize = None,
+    subwords: Subwords = None,
     engine: TeacherEngine = "torch",
     device: Device = None,
     gpus: Gpus = None,
     workers: Workers = None,
     speed_seconds: SpeedSeconds = None,
     measure_again: MeasureAgain = False,
+    until: Until = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a small, fast student on the translations of a teacher, quantize it to int8, and measure both.
@@ -130,7 +145,7 @@ def distill(
     config = DistillConfig(
         **drop_unset(
             beam=beam, nbest=nbest, choose=choose, min_confidence=min_confidence, min_score=min_score,
-            original_share=original_share, vocab_size=vocab_size,
+            original_share=original_share, vocab_size=vocab_size, subwords=subwords,
         )
     )  # fmt: skip
     configure_output()
@@ -138,12 +153,23 @@ def distill(
     command = describe_command(arguments, data, preset, out, config, mono or [])
     plan = DistillationPlan(
         teachers, data, out, config, student, tuple(mono or ()), engine, device, WorkerOptions(gpus, workers),
-        speed_seconds or SPEED_SECONDS, measure_again, command,
+        speed_seconds or SPEED_SECONDS, measure_again, command, check_stage(until),
     )  # fmt: skip
-    if run_distillation(plan) == "stopped":
+    outcome = run_distillation(plan)
+    if outcome == "stopped":
         exit_with_error(f"{out}: stopped; the same command goes on", EXIT_PREEMPTED)
-        return
-    print_report(plan, as_json)
+    elif outcome == "until":
+        print(f"{out}: complete up to the stage {until}; the same command without --until goes on")
+    else:
+        print_report(plan, as_json)
+
+
+def check_stage(name: str | None) -> "Stage | None":
+    from manyheads.distill.plan import Stage
+
+    if name is None or name in get_args(Stage):
+        return cast("Stage | None", name)
+    raise RequestError(f"--until is {name!r}, but must be one of {', '.join(get_args(Stage))}")
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[tuple[Path, ...], list[str]]:
@@ -165,7 +191,7 @@ def describe_command(
     words += [word for option, path in paths.items() for word in (option, shorten_path(str(path)))]
     for key, value in asdict(config).items():
         if value != default[key]:
-            words += [f"--{key.replace('_', '-')}", f"{value}"]
+            words += [f"--{key.replace('_', '-')}", shorten_path(f"{value}")]
     words += [word for path in mono for word in ("--mono", shorten_path(str(path)))]
     return shlex.join(words)
 

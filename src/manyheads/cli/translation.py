@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyheads.cli.app import app
-from manyheads.cli.bulk import Gpus, Out, Ray, RayCommand, Workers, needs_workers, run_bulk_job
+from manyheads.cli.bulk import (
+    Gpus,
+    Out,
+    Ray,
+    RayCommand,
+    Workers,
+    is_large_for_gpu,
+    needs_workers,
+    run_bulk_job,
+)
 from manyheads.cli.confidence import (
     Below,
     Flag,
@@ -168,7 +177,7 @@ def translate(
     if any(map(is_document, files or [])):
         check_document_call(files or [], out, json=as_json, nbest=nbest, **spread)
         translate_documents(models, files or [], out, engine, device, options, policy, adapter)
-    elif needs_workers(files or [], out, *spread.values()):
+    elif needs_workers(files or [], out, *spread.values()) or is_large_for_gpu(files or [], engine, device):
         translate_shards(models, files or [], out, engine, device, options, as_json, policy, adapter, spread)
     else:
         translate_here(models, files or [], engine, device, options, as_json, policy, adapter)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from manyheads.confidence.features import FEATURES, FeatureExtractor, PieceTable
 from manyheads.confidence.logistic import fit_logistic, fit_monotone, sigmoid
-from manyheads.confidence.metrics import compute_auroc, compute_ece
+from manyheads.confidence.metrics import MAX_BINS, MIN_BIN, compute_auroc, compute_ece
 from manyheads.confidence.ragged import Floats
 from manyheads.confidence.source_model import SourceModel
 from manyheads.errors import CheckpointError
@@ -31,9 +31,9 @@ MAX_CREDIT = 1.0  # of them in favor of a translation
 OTHER_SHARE = 0.05  # weight of all corrupted and off-domain examples together in the monotone map
 SMOOTHING_BINS = 16  # of the monotone map
 SIGMOID_SHARE = 0.02  # of the sigmoid in the map, so that it rises everywhere
-MIN_BIN = 60  # examples of a bin of the ECE: of fewer the share of adequate ones is uncertain
 HELD_OUT_PARTS = 3  # every third example is left out to measure the calibration
 HELD_OUT = "held-out"  # the group of text like that of training
+MAX_LOG_RATIO = 10.0  # of target to source pieces
 ARRAYS = ("means", "scales", "coefficients", "knots", "values")
 
 
@@ -93,8 +93,9 @@ class ConfidenceParameters:
             ratio = float(arrays["length_ratio"][0])
             source_model = SourceModel.from_arrays(arrays)
             check_shapes(own)
+            check_values(own, ratio)
             measures = {str(name): float(value) for name, value in description["measures"].items()}
-        except (KeyError, ValueError, TypeError, IndexError):
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, RecursionError):
             raise CheckpointError(f"{where}: not a calibration, or damaged: {remedy}") from None
         return cls(source_model, ratio, **own, measures=measures)
 
@@ -106,6 +107,14 @@ class ConfidenceModel:
     calibration: ConfidenceParameters
     subwords: SubwordPair
     languages: tuple[str, str]  # source and target
+
+    def __post_init__(self) -> None:
+        num_pieces, known = len(self.subwords.source), len(self.calibration.source_model.unigrams)
+        if known < num_pieces:
+            raise CheckpointError(
+                f"the calibration knows {known:,} source pieces, but the model has {num_pieces:,}: calibrate "
+                f"it again (manyheads calibrate MODEL --data DATA)"
+            )
 
     @cached_property
     def extractor(self) -> FeatureExtractor:
@@ -131,6 +140,18 @@ def check_shapes(arrays: Mapping[str, Floats]) -> None:
     for name, length in shapes.items():
         if arrays[name].shape != (length,):
             raise ValueError(name)
+
+
+def check_values(arrays: Mapping[str, Floats], log_length_ratio: float) -> None:
+    """Raise a ValueError if numbers are not those of a calibration."""
+    if not abs(log_length_ratio) <= MAX_LOG_RATIO or not all(
+        np.isfinite(own).all() for own in arrays.values()
+    ):
+        raise ValueError("not finite")
+    if (arrays["scales"] <= 0).any() or (np.diff(arrays["knots"]) < 0).any():
+        raise ValueError("scales must be greater than 0, and knots must rise")
+    if (arrays["values"] < 0).any() or (arrays["values"] > 1).any():
+        raise ValueError("values must be probabilities")
 
 
 # ---- fitting
@@ -216,7 +237,7 @@ def measure(calibration: ConfidenceParameters, examples: Examples) -> dict[str, 
     """Return ECE on held-out text, AUROC of adequate against not, and of held-out text against each group."""
     confidences = calibration.compute_confidence(examples.features)
     held_out, labels = examples.is_held_out, examples.labels
-    num_bins = min(10, max(2, int(held_out.sum()) // MIN_BIN))
+    num_bins = min(MAX_BINS, max(2, int(held_out.sum()) // MIN_BIN))
     measures = {
         "examples": float(held_out.sum()),
         "adequate": float(labels[held_out].mean()) if held_out.any() else float("nan"),

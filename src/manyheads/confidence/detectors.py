@@ -59,6 +59,16 @@ def find_loop(output: Sequence[object], source: Sequence[object]) -> Repetition 
     return None
 
 
+def find_loop_spans(output: Sequence[object], source: Sequence[object]) -> list[tuple[int, int]]:
+    """Return where the tokens of the output's loop are; nothing if it has none."""
+    loop = find_loop(output, source)
+    if loop is None:
+        return []
+    if find_repetition(output) == loop:
+        return [(loop.start, loop.start + loop.length)]
+    return [(start, start + GRAM) for start in find_frequent_gram(output)[0]]
+
+
 def find_frequent_gram(tokens: Sequence[object]) -> tuple[list[int], int]:
     """Return the positions of the most frequent GRAM tokens in a row, and their number."""
     grams = [tuple(tokens[n : n + GRAM]) for n in range(len(tokens) - GRAM + 1)]

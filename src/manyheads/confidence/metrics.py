@@ -7,6 +7,9 @@ from manyheads.errors import RequestError
 
 Floats = NDArray[np.float64]
 
+MAX_BINS = 10  # of the ECE
+MIN_BIN = 60  # examples of a bin: of fewer the share of positive labels is uncertain
+
 
 def compute_auroc(scores: ArrayLike, labels: ArrayLike) -> float:
     """Return the probability that a positive example has a higher score than a negative one; a tie is half.
@@ -24,11 +27,16 @@ def compute_auroc(scores: ArrayLike, labels: ArrayLike) -> float:
     return float((rank_sum - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative))
 
 
-def compute_ece(confidences: ArrayLike, labels: ArrayLike, num_bins: int = 10) -> float:
+def compute_ece(confidences: ArrayLike, labels: ArrayLike, num_bins: int | None = None) -> float:
     """Return the expected calibration error: the mean difference of confidence and share of positive labels.
 
-    Bins hold equally many examples, so that each difference is measured on as many. nan without examples.
+    Bins hold equally many examples, so that each difference is measured on as many. By default there are as
+    many bins as have MIN_BIN examples each, at most MAX_BINS. nan with fewer examples, or without any.
     """
+    if num_bins is None:
+        num_bins = min(MAX_BINS, np.size(confidences) // MIN_BIN)
+        if not num_bins:
+            return float("nan")
     rows = compute_reliability(confidences, labels, num_bins)
     total = sum(count for _, _, count in rows)
     if not total:
@@ -37,7 +45,7 @@ def compute_ece(confidences: ArrayLike, labels: ArrayLike, num_bins: int = 10) -
 
 
 def compute_reliability(
-    confidences: ArrayLike, labels: ArrayLike, num_bins: int = 10
+    confidences: ArrayLike, labels: ArrayLike, num_bins: int = MAX_BINS
 ) -> list[tuple[float, float, int]]:
     """Return mean confidence, mean label and number of examples of each bin, by rising confidence."""
     confidences_N, labels_N = check_lengths(confidences, labels)

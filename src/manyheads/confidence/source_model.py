@@ -96,7 +96,14 @@ class SourceModel:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "SourceModel":
-        return cls(*(arrays[f"source.{name}"] for name in ("unigrams", "backoffs", "checks", "bigrams")))
+        """Return what a file holds. Arrays that do not fit together are a ValueError."""
+        own = [arrays[f"source.{name}"] for name in ("unigrams", "backoffs", "checks", "bigrams")]
+        if any(array.dtype != np.uint8 or array.ndim != 1 for array in own):
+            raise ValueError("not bytes")
+        unigrams, backoffs, checks, bigrams = map(len, own)
+        if unigrams != backoffs or unigrams <= BOS_ID or checks != bigrams or checks.bit_count() != 1:
+            raise ValueError("arrays of other lengths")
+        return cls(*own)
 
 
 def quantize(log_p: Floats) -> Bytes:

@@ -38,6 +38,9 @@ class DistillConfig(ConfigSection):
         "train own subwords of this many pieces; by default those of the data",
         at_least=NUM_SPECIAL_TOKENS,
     )
+    subwords: str | None = config_field(
+        None, "a data or model folder whose subwords the student has; by default those of the data"
+    )
 
     @property
     def num_hypotheses(self) -> int:
@@ -45,6 +48,11 @@ class DistillConfig(ConfigSection):
         return self.nbest or (1 if self.choose == "score" else self.beam)
 
     def check_together(self) -> None:
+        if self.subwords is not None and self.vocab_size is not None:
+            raise ConfigError(
+                f"distill.subwords is {self.subwords!r} and distill.vocab_size is {self.vocab_size}: give "
+                f"one of them, subwords that exist or the size of new ones"
+            )
         if self.num_hypotheses > self.beam:
             raise ConfigError(
                 f"distill.nbest is {self.nbest}, but distill.beam is {self.beam}: raise the beam"

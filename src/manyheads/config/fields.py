@@ -4,6 +4,7 @@ A ConfigSection is one table of a TOML file, a TomlConfig the whole file. The sc
 """
 
 import difflib
+import functools
 import json
 import math
 import operator
@@ -20,6 +21,12 @@ from manyheads.errors import ConfigError
 MAX_INTEGER = 2**63 - 1  # the largest that TOML guarantees
 
 Value = TypeVar("Value")
+
+cached_type_hints = functools.cache(get_type_hints)  # which evaluates strings each time
+
+
+def read_type_hints(section: type) -> dict[str, Any]:
+    return cached_type_hints(section)
 
 
 def config_field(
@@ -68,7 +75,7 @@ class ConfigSection:
         return cls(**values)
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = read_type_hints(type(self))
         for key in fields(self):
             value = convert_value(f"{self.table}.{key.name}", getattr(self, key.name), hints[key.name])
             check_limits(f"{self.table}.{key.name}", value, key.metadata)
@@ -83,7 +90,7 @@ class ConfigSection:
 
     def to_toml(self, heading: str | None = None) -> str:
         """Format every key with its description and choices; a key without a value becomes a comment."""
-        lines, hints = [heading or f"[{self.table}]"], get_type_hints(type(self))
+        lines, hints = [heading or f"[{self.table}]"], read_type_hints(type(self))
         for key in fields(self):
             value, choices = getattr(self, key.name), get_args(hints[key.name])
             assignment = f"# {key.name} =" if value is None else f"{key.name} = {format_toml_value(value)}"
@@ -104,7 +111,7 @@ class TomlConfig:
 
     @classmethod
     def sections(cls) -> dict[str, type[ConfigSection]]:
-        return {name: hint for name, hint in get_type_hints(cls).items() if isinstance(hint, type)}
+        return {name: hint for name, hint in read_type_hints(cls).items() if isinstance(hint, type)}
 
     @classmethod
     def section(cls, name: str) -> type[ConfigSection]:

@@ -35,6 +35,7 @@ class SourceAugmenter:
         seed: int,
         annotator: TermAnnotator | None = None,
     ) -> None:
+        self.arguments = (subwords, config, seed, annotator)
         self.copied_rate = config.copied
         self.annotator, self.terms_rate = annotator, config.terms if annotator else 0.0
         if config.copied:
@@ -45,6 +46,10 @@ class SourceAugmenter:
         self.source = WordCodec(subwords.source)
         self.target = self.source if subwords.is_joint else WordCodec(subwords.target)
         self.rng = random.Random()
+
+    def __reduce__(self) -> tuple[type["SourceAugmenter"], tuple[object, ...]]:
+        """Let processes that we start have a copy. What it changes does not depend on earlier calls."""
+        return type(self), self.arguments
 
     def augment(
         self, source: TokenSequences, target: TokenSequences, keys_B: Ints, max_length: int
@@ -61,6 +66,7 @@ class SourceAugmenter:
         paired = changed_C[is_copied_B[changed_C] | has_terms_B[changed_C]]  # whose targets are needed too
         sources = dict(zip(changed_C.tolist(), self.source.decode(source, changed_C), strict=True))
         targets = dict(zip(paired.tolist(), self.target.decode(target, paired), strict=True))
+        stored = dict(targets)
         for pair, noise, seed in zip(
             changed_C.tolist(), noises_B[changed_C].tolist(), hashes_B[changed_C].tolist(), strict=True
         ):
@@ -68,12 +74,12 @@ class SourceAugmenter:
             if is_copied_B[pair]:
                 sources[pair], targets[pair] = insert_copy_symbols(sources[pair], targets[pair], self.rng)
             if has_terms_B[pair] and self.annotator is not None:
-                sources[pair] = self.annotator.annotate(sources[pair], targets[pair], self.rng)
+                sources[pair], targets[pair] = self.annotator.annotate(sources[pair], targets[pair], self.rng)
             if noise < len(self.noises):
                 sources[pair] = self.noises[noise](sources[pair], self.rng)
         new_sources = dict(zip(sources, self.source.encode(sources.values()), strict=True))
-        copied = {pair: targets[pair] for pair in targets if is_copied_B[pair]}
-        new_targets = dict(zip(copied, self.target.encode(copied.values()), strict=True))
+        changed = {pair: text for pair, text in targets.items() if text != stored[pair]}
+        new_targets = dict(zip(changed, self.target.encode(changed.values()), strict=True))
         drop_unusable(new_sources, new_targets, max_length)
         return replace_texts(source, new_sources), replace_texts(target, new_targets)
 

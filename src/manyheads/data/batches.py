@@ -8,11 +8,13 @@ ranks: each takes every world_size-th pair of it, and as lengths are similar, al
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import count
+from itertools import count, starmap
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from manyheads.config import BOS_ID, AugmentationConfig, DataConfig
-from manyheads.data.augmentation import make_augmenter
+from manyheads.data.augmentation import SourceAugmenter, make_augmenter
+from manyheads.data.parallel_augmentation import ParallelAugmenter, start_augmenters
 from manyheads.data.store import Side, Split, gather_sentences
 from manyheads.data.subword_regularization import concat_ranges, make_regularizers
 from manyheads.errors import DataError
@@ -103,7 +106,9 @@ class Batches:
         if seed < 0:
             raise DataError(f"seed {seed}: the seed must not be negative")
         self.split, self.config, self.seed, self.rank, self.world_size = split, config, seed, rank, world_size
-        self.augmenter = make_augmenter(subwords, augmentation or AugmentationConfig(), seed, split)
+        self.augmenter: SourceAugmenter | ParallelAugmenter | None = make_augmenter(
+            subwords, augmentation or AugmentationConfig(), seed, split
+        )
         self.regularizers = make_regularizers(subwords, config.subword_regularization, seed)
         max_length = min(config.max_length, config.batch_tokens)
         fits = np.maximum(split.source.lengths, split.target.lengths) <= max_length
@@ -170,9 +175,27 @@ class Batches:
         inputs = Packed(torch.from_numpy(shift_right(target)), labels.offsets, labels.max_length)
         return Batch(Packed.from_arrays(source.ids, source.offsets), inputs, labels, share, epoch, index)
 
-    def stream(self, epoch: int = 0, index: int = 0, *, pin: bool = False) -> "BatchStream":
-        """Return an endless stream of prefetched batches from there on. Pinned memory is for CUDA."""
-        return BatchStream(self, epoch, index, pin)
+    @contextmanager
+    def augment_in_processes(self, num_processes: int) -> Iterator[None]:
+        """Augment in other processes meanwhile. Several threads may call `get_batch` then."""
+        augmenter = self.augmenter
+        if not isinstance(augmenter, SourceAugmenter):
+            yield
+            return
+        with start_augmenters(augmenter, num_processes) as self.augmenter:
+            try:
+                yield
+            finally:
+                self.augmenter = augmenter
+
+    def stream(
+        self, epoch: int = 0, index: int = 0, *, pin: bool = False, num_processes: int = 0
+    ) -> "BatchStream":
+        """Return an endless stream of prefetched batches from there on. Pinned memory is for CUDA.
+
+        With `num_processes`, texts are changed in so many processes instead of the stream's own thread.
+        """
+        return BatchStream(self, epoch, index, pin, num_processes)
 
 
 # ---- the order
@@ -235,15 +258,19 @@ class BatchPlan(Protocol):
 
     def get_batch(self, epoch: int, index: int) -> Batch: ...
 
+    def augment_in_processes(self, num_processes: int) -> AbstractContextManager[None]: ...
+
 
 class BatchStream:
     """An endless iterator over batches, prefetched by a thread. Close it, or use `with`."""
 
-    def __init__(self, batches: "BatchPlan", epoch: int, index: int, pin: bool) -> None:
+    def __init__(
+        self, batches: "BatchPlan", epoch: int, index: int, pin: bool, num_processes: int = 0
+    ) -> None:
         self.queue: BatchQueue = queue.Queue(PREFETCH_BATCHES)
         self.closed = threading.Event()
         # The thread refers to the queue, not to the stream: an unclosed stream can be garbage collected.
-        work = (iterate_batches(batches, epoch, index), pin, self.queue, self.closed)
+        work = (iterate_batches(batches, epoch, index, num_processes), pin, self.queue, self.closed)
         self.thread = threading.Thread(target=fill_queue, args=work, daemon=True)
         self.thread.start()
         weakref.finalize(self, self.closed.set)
@@ -274,13 +301,16 @@ class BatchStream:
 BatchQueue = queue.Queue[Batch | BaseException]
 
 
-def fill_queue(batches: Iterator[Batch], pin: bool, batch_queue: BatchQueue, closed: threading.Event) -> None:
+def fill_queue(
+    batches: Generator[Batch], pin: bool, batch_queue: BatchQueue, closed: threading.Event
+) -> None:
     """Run in the background thread. Errors are passed on to the reader of the next batch."""
     try:
-        for batch in batches:
-            put_unless_closed(batch.pin_memory() if pin else batch, batch_queue, closed)
-            if closed.is_set():
-                return
+        with closing(batches):  # ends its processes
+            for batch in batches:
+                put_unless_closed(batch.pin_memory() if pin else batch, batch_queue, closed)
+                if closed.is_set():
+                    return
     except BaseException as error:
         put_unless_closed(error, batch_queue, closed)
 
@@ -292,8 +322,22 @@ def put_unless_closed(item: Batch | BaseException, batch_queue: BatchQueue, clos
             break
 
 
-def iterate_batches(batches: "BatchPlan", epoch: int, index: int) -> Iterator[Batch]:
+def iterate_batches(batches: "BatchPlan", epoch: int, index: int, num_processes: int = 0) -> Generator[Batch]:
+    """Yield batches without end. With processes, twice as many batches are in work at the same time."""
+    positions = iterate_positions(batches, epoch, index)
+    if not num_processes:
+        yield from starmap(batches.get_batch, positions)
+        return
+    with batches.augment_in_processes(num_processes), ThreadPoolExecutor(2 * num_processes) as threads:
+        pending: deque[Future[Batch]] = deque()
+        for position in positions:
+            pending.append(threads.submit(batches.get_batch, *position))
+            if len(pending) == 2 * num_processes:
+                yield pending.popleft().result()
+
+
+def iterate_positions(batches: "BatchPlan", epoch: int, index: int) -> Iterator[tuple[int, int]]:
     for number in count(epoch):
         start = index if number == epoch else 0
         for position in range(start, batches.count_batches(number)):
-            yield batches.get_batch(number, position)
+            yield number, position

@@ -4,7 +4,8 @@ The part of general text is a function of (epoch, index), as the part of new tex
 an uninterrupted one would have read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -43,9 +44,17 @@ class ReplayBatches:
             labels=concat_packed([batch.labels, general.labels]),
         )
 
-    def stream(self, epoch: int = 0, index: int = 0, *, pin: bool = False) -> BatchStream:
+    @contextmanager
+    def augment_in_processes(self, num_processes: int) -> Iterator[None]:
+        """Augment the corpus in other processes meanwhile; general text is little."""
+        with self.new.augment_in_processes(num_processes):
+            yield
+
+    def stream(
+        self, epoch: int = 0, index: int = 0, *, pin: bool = False, num_processes: int = 0
+    ) -> BatchStream:
         """Return an endless stream of prefetched batches from there on. Pinned memory is for CUDA."""
-        return BatchStream(self, epoch, index, pin)
+        return BatchStream(self, epoch, index, pin, num_processes)
 
 
 def concat_packed(parts: Iterable[Packed]) -> Packed:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from manyheads import checkpoint
 from manyheads.bulk.model_files import hash_model, read_languages
@@ -14,7 +14,9 @@ from manyheads.data.augmentation import check_copy_symbols
 from manyheads.data.store import Store
 from manyheads.errors import DataError, RequestError
 from manyheads.presets import get_preset
+from manyheads.text.subwords import SubwordPair
 
+Stage = Literal["text", "translate", "pairs", "data", "train", "quantize"]  # after which a call may end
 SPEED_SECONDS = 2.0  # of each measurement of words per second
 PAIR_SETTINGS = tuple(f"distill.{key}" for key in ("choose", "min_confidence", "min_score", "original_share"))
 
@@ -35,6 +37,7 @@ class DistillationPlan:
     speed_seconds: float = SPEED_SECONDS
     measures_again: bool = False
     command: str = ""
+    until: Stage | None = None  # the last stage of this call
 
     @property
     def text_folder(self) -> Path:
@@ -73,6 +76,11 @@ class DistillationPlan:
         return Store.open(self.data)
 
     @property
+    def subword_folder(self) -> Path:
+        """Where the student's subwords are, unless it has new ones."""
+        return Path(self.config.subwords or self.data)
+
+    @property
     def needs_references(self) -> bool:
         return self.config.choose != "score" or self.config.original_share > 0
 
@@ -99,9 +107,12 @@ class DistillationPlan:
                 raise DataError(f"{path}: not a file, but --mono is a file of sentences, one per line")
 
     def check_subwords(self) -> None:
-        """Refuse subwords of the data without copy symbols if the student's augmentation needs them."""
-        if self.config.vocab_size is None and self.student.augmentation.copied > 0:
-            check_copy_symbols(self.store.subwords)
+        """Refuse subwords without copy symbols if the student's augmentation needs them."""
+        if self.config.vocab_size is not None:
+            return
+        subwords = SubwordPair.load(self.subword_folder)
+        if self.student.augmentation.copied > 0:
+            check_copy_symbols(subwords)
 
     def list_settings(self) -> dict[str, Any]:
         """Return what decides the result, by the names that the user knows.
@@ -121,8 +132,15 @@ class DistillationPlan:
             "references needed": self.needs_references,
             "hypotheses per sentence": self.config.num_hypotheses,
             **{f"distill.{key}": value for key, value in asdict(self.config).items()},
+            "distill.subwords": self.hash_subwords(),
             **{key: value for key, value in student.items() if key != "data.folder"},
         }
+
+    def hash_subwords(self) -> list[str] | None:
+        """Return what identifies the subwords of another folder, which may be moved."""
+        if self.config.subwords is None:
+            return None
+        return [tokenizer.sha256 for tokenizer in SubwordPair.load(self.subword_folder).files.values()]
 
     def is_fixed(self, key: str) -> bool:
         """Return whether a setting decided what is written already. Until then it may change.
@@ -133,7 +151,7 @@ class DistillationPlan:
             return self.int8_model.exists()
         if key in PAIR_SETTINGS:
             return self.pair_folder.exists()
-        if key == "distill.vocab_size":
+        if key in ("distill.vocab_size", "distill.subwords"):
             return self.data_folder.exists()
         if key.partition(".")[0] in vars(self.student):
             return bool(checkpoint.list_checkpoints(self.student_run))

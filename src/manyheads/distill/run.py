@@ -29,7 +29,7 @@ from manyheads.train.model_card import write_model_card
 from manyheads.train.preemption import interrupt_on_sigterm
 from manyheads.train.shortlist import add_shortlist
 
-Outcome = Literal["done", "stopped"]
+Outcome = Literal["done", "stopped", "until"]
 
 
 class Stopped(Exception):
@@ -37,7 +37,10 @@ class Stopped(Exception):
 
 
 def distill(plan: DistillationPlan) -> Outcome:
-    """Run the stages that are not complete. SIGTERM and Ctrl-C stop; the same plan goes on later."""
+    """Run the stages that are not complete, the last one that of `plan.until`.
+
+    SIGTERM and Ctrl-C stop; the same plan goes on later.
+    """
     plan.check()
     plan.run.mkdir(parents=True, exist_ok=True)
     with open_locked(Path(plan.run)):
@@ -49,6 +52,8 @@ def distill(plan: DistillationPlan) -> Outcome:
                 for number, stage in enumerate(STAGES, 1):
                     if stage not in state.done:
                         run_stage(plan, state, number, stage)
+                    if stage == plan.until:
+                        return "until"
                 if not has_report(plan.run):
                     write_report(plan.run, build_report(plan, state))
             except (KeyboardInterrupt, Stopped):

@@ -157,8 +157,8 @@ def list_held_out(plan: DistillationPlan, split: str) -> list[InputConfig]:
 
 
 def choose_subwords(plan: DistillationPlan) -> SubwordConfig:
-    """Return the subwords of the original data, or new ones of another size."""
+    """Return the subwords of the original data, or of another folder, or new ones of another size."""
     if plan.config.vocab_size is None:
-        return SubwordConfig(reuse_from=str(plan.data))
+        return SubwordConfig(reuse_from=str(plan.subword_folder))
     stored = dict(plan.store.manifest.get("recipe", {}).get("subwords", {}))
     return SubwordConfig(**{**stored, "reuse_from": None, "vocab_size": plan.config.vocab_size})

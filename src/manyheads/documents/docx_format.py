@@ -11,10 +11,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from manyheads.documents.inline import MAX_DEPTH, BlockBuilder, InlineElement
+from manyheads.documents.inline import MAX_DEPTH, BlockBuilder, InlineElement, RepeatedMarkup
 from manyheads.documents.odt_format import keep_xml_characters
 from manyheads.documents.office_document import PlacedBlock
-from manyheads.documents.office_package import OfficePackage, import_etree, parse_xml
+from manyheads.documents.office_package import OfficePackage, count_characters, import_etree, parse_xml
 from manyheads.documents.placement import Part
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -35,6 +35,7 @@ MOVING = frozenset(
     )
 )  # fmt: skip
 DROPPED = frozenset(f"{WORD}{name}" for name in ("proofErr", "lastRenderedPageBreak", "softHyphen"))
+ORDINARY_FORMATTING = 1000  # characters of the formatting of a run that may be repeated as often as need be
 IGNORED_FORMATTING = frozenset(f"{WORD}{name}" for name in ("lang", "noProof"))
 
 
@@ -54,6 +55,9 @@ class WrapperNode:
 
 
 class DocxFormat:
+    def __init__(self) -> None:
+        self.repeated = RepeatedMarkup()
+
     def list_parts(self, package: OfficePackage) -> list[str]:
         root = parse_xml(package.read(CONTENT_TYPES), f"{package.name}: {CONTENT_TYPES}")
         parts = [
@@ -69,7 +73,7 @@ class DocxFormat:
                 yield container
 
     def read(self, paragraph: Any) -> list[Any]:
-        builder = BlockBuilder()
+        builder = BlockBuilder(self.repeated)
         self._read_content(paragraph, builder)
         return builder.finish()
 
@@ -80,7 +84,8 @@ class DocxFormat:
                 self._read_run(child, builder, plain)
             elif child.tag in WRAPPERS and builder.depth < MAX_DEPTH:
                 main = find_main_run(child)
-                builder.open(InlineElement(node=WrapperNode(child, get_properties(main))))
+                wrapper = WrapperNode(child, get_properties(main))
+                builder.open(InlineElement(node=wrapper, size=count_characters(child)))
                 self._read_content(child, builder)
                 builder.close()
             elif child.tag in MOVING:
@@ -109,49 +114,68 @@ class DocxFormat:
         for child in list(paragraph):
             if child.tag not in PROPERTIES:
                 paragraph.remove(child)
+        writer = RunWriter(self.repeated)
         for content in contents:
             if isinstance(content, PlacedBlock):
-                write_parts(paragraph, content.parts, properties)
+                writer.write_parts(paragraph, content.parts, properties)
             else:
-                append_node(paragraph, content)
+                writer.append_node(paragraph, content)
 
 
-def write_parts(parent: Any, parts: list[Part], properties: Any) -> None:
-    for part in parts:
-        if isinstance(part, str):
-            append_run(parent, properties, part)
-            continue
-        node = part.element.node
-        if part.element.content is not None:
-            append_node(parent, node)
-        elif isinstance(node, WrapperNode):
-            wrapper = node.node.makeelement(node.node.tag, dict(node.node.attrib), node.node.nsmap)
-            parent.append(wrapper)
-            write_parts(wrapper, part.parts, node.properties)
+class RunWriter:
+    """Writes text and nodes as runs. What has the formatting of the last run goes on in it."""
+
+    def __init__(self, repeated: RepeatedMarkup) -> None:
+        self.repeated = repeated
+        self.sizes: dict[Any, int] = {}  # characters of formatting
+        self.last: tuple[Any, Any] = None, None  # the run that was written last, and its formatting
+
+    def write_parts(self, parent: Any, parts: list[Part], properties: Any) -> None:
+        for part in parts:
+            if isinstance(part, str):
+                self.append_text(parent, properties, part)
+                continue
+            node = part.element.node
+            if part.element.content is not None:
+                self.append_node(parent, node)
+            elif isinstance(node, WrapperNode):
+                wrapper = node.node.makeelement(node.node.tag, dict(node.node.attrib), node.node.nsmap)
+                parent.append(wrapper)
+                self.write_parts(wrapper, part.parts, node.properties)
+            else:
+                text = "".join(text for text in part.parts if isinstance(text, str))
+                self.append_text(parent, node.properties, text)
+
+    def append_node(self, parent: Any, node: Any) -> None:
+        if isinstance(node, RunNode):
+            self._find_run(parent, node.properties).append(node.child)
         else:
-            append_run(parent, node.properties, "".join(text for text in part.parts if isinstance(text, str)))
+            parent.append(node)
+
+    def append_text(self, parent: Any, properties: Any, text: str) -> None:
+        if text:
+            node = import_etree().SubElement(self._find_run(parent, properties), TEXT)
+            node.set(XML_SPACE, "preserve")
+            node.text = keep_xml_characters(text)
+
+    def _find_run(self, parent: Any, properties: Any) -> Any:
+        """Return the last run of the parent if it has this formatting, else a new one."""
+        run, formatting = self.last
+        if properties is not None and formatting is properties and is_last_child(run, parent):
+            return run
+        run = import_etree().SubElement(parent, RUN)
+        if properties is not None:
+            if properties not in self.sizes:
+                self.sizes[properties] = sum(map(count_characters, properties.iter()))
+            if self.sizes[properties] > ORDINARY_FORMATTING:
+                self.repeated.add(self.sizes[properties])
+            run.append(deepcopy(properties))
+        self.last = run, properties
+        return run
 
 
-def append_node(parent: Any, node: Any) -> None:
-    if not isinstance(node, RunNode):
-        parent.append(node)
-        return
-    run = import_etree().SubElement(parent, RUN)
-    if node.properties is not None:
-        run.append(deepcopy(node.properties))
-    run.append(node.child)
-
-
-def append_run(parent: Any, properties: Any, text: str) -> None:
-    if not text:
-        return
-    etree = import_etree()
-    run = etree.SubElement(parent, RUN)
-    if properties is not None:
-        run.append(deepcopy(properties))
-    node = etree.SubElement(run, TEXT)
-    node.set(XML_SPACE, "preserve")
-    node.text = keep_xml_characters(text)
+def is_last_child(node: Any, parent: Any) -> bool:
+    return node.getparent() is parent and node.getnext() is None
 
 
 def get_properties(run: Any) -> Any:

@@ -9,7 +9,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from manyheads.errors import DataError
+
 MAX_DEPTH = 20  # of nested inline elements
+MAX_REPEATED = 2**24  # characters of markup that may be written once more
+
+
+class RepeatedMarkup:
+    """Counts markup that a document has once and its translation has several times.
+
+    Without a limit, a link around many line breaks makes a large document of a small one.
+    """
+
+    def __init__(self) -> None:
+        self.remaining = MAX_REPEATED
+
+    def add(self, num_characters: int) -> None:
+        self.remaining -= num_characters
+        if self.remaining < 0:
+            raise DataError(
+                f"the translation would repeat more than {MAX_REPEATED:,} characters of markup: remove "
+                f"formatting and links around line breaks"
+            )
 
 
 @dataclass
@@ -25,6 +46,7 @@ class InlineElement:
         None  # markup that is kept in place of the words of the translation: code, a picture
     )
     node: Any = None  # of a format that is a tree
+    size: int = 0  # characters that writing the node takes
 
 
 @dataclass
@@ -76,7 +98,8 @@ def iterate_elements(elements: list[InlineElement]) -> Iterator[InlineElement]:
 class BlockBuilder:
     """Makes blocks of a stream of texts, opened and closed elements, and what stands between blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, repeated: RepeatedMarkup) -> None:
+        self.repeated = repeated
         self.parts: list[Any] = []  # blocks, and the separators between them
         self._start()
 
@@ -120,6 +143,7 @@ class BlockBuilder:
     def add_separator(self, separator: Any) -> None:
         """End the block. Elements that are open go on in the next one."""
         going_on = [replace(element, children=[]) for element in self._open]
+        self.repeated.add(sum(own.size + len(own.opening) + len(own.closing) for own in going_on))
         self.finish()
         self.parts.append(separator)
         for element in going_on:

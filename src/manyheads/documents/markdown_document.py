@@ -11,7 +11,7 @@ from typing import Any
 
 from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.documents.html_document import HtmlDocument
-from manyheads.documents.inline import TextBlock
+from manyheads.documents.inline import RepeatedMarkup, TextBlock
 from manyheads.documents.markdown_inline import REFERENCE, HardBreak, make_inline_parts, render_inline
 from manyheads.errors import DataError, install_command
 from manyheads.translation import Translation
@@ -51,6 +51,7 @@ class MarkdownDocument:
         body = self.text[skipped:]
         self.line_starts = [skipped, *(skipped + end.end() for end in re.finditer(r"\r\n|\n|\r", body))]
         self.line_starts.append(len(self.text) + 1)
+        self.repeated = RepeatedMarkup()
         self.position = skipped  # behind the last span
         for token, is_cell in parse_tokens(body):
             span = self._make_html(token) if token.type == "html_block" else self._make_block(token, is_cell)
@@ -83,7 +84,9 @@ class MarkdownDocument:
             second = self.text.find(lines[1], starts[1], starts[2])
             mark = "\\" if "\\\n" in token.content else "  "
             line_break = f"{mark}\n{self.text[starts[1] : second]}" if second >= 0 else " "
-        return MarkdownBlock(start, end, make_inline_parts(token.children or []), line_break, is_cell)
+        return MarkdownBlock(
+            start, end, make_inline_parts(token.children or [], self.repeated), line_break, is_cell
+        )
 
     @property
     def texts(self) -> list[str]:

@@ -1,11 +1,13 @@
 """Inside a block of Markdown: emphasis and links are elements; code, pictures and tags are kept."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from manyheads.confidence_policy import ConfidencePolicy
-from manyheads.documents.inline import BlockBuilder, InlineElement, TextBlock
+from manyheads.documents.html_tokenizer import VOID_NAMES
+from manyheads.documents.inline import MAX_DEPTH, BlockBuilder, InlineElement, RepeatedMarkup, TextBlock
 from manyheads.documents.placement import place_source, place_translation, render_markup
 from manyheads.translation import Translation
 
@@ -24,11 +26,12 @@ class HardBreak:
     """The end of a line that is kept."""
 
 
-def make_inline_parts(tokens: Sequence[Any]) -> list[Any]:
+def make_inline_parts(tokens: Sequence[Any], repeated: RepeatedMarkup) -> list[Any]:
     """Return blocks, and the line breaks between them, as HardBreak or as tags."""
-    builder = BlockBuilder()
+    builder = BlockBuilder(repeated)
     is_address = False
     closing = find_closing_tags(tokens)
+    closing_indices = set(closing.values())
     for index, token in enumerate(tokens):
         if token.type == "link_open" and token.markup == "autolink":
             is_address = True
@@ -57,7 +60,7 @@ def make_inline_parts(tokens: Sequence[Any]) -> list[Any]:
             builder.add_separator(token.content)
         elif index in closing:
             builder.open(InlineElement(token.content, closing=tokens[closing[index]].content))
-        elif index in closing.values():
+        elif index in closing_indices:
             builder.close()
         else:
             builder.add_element(InlineElement(content=token.content))
@@ -70,15 +73,16 @@ def find_closing_tags(tokens: Sequence[Any]) -> dict[int, int]:
     stack: list[tuple[str, int]] = []  # names and indices of what is open: tags and elements of Markdown
     for index, token in enumerate(tokens):
         tag = TAG.match(token.content) if token.type == "html_inline" else None
+        if tag and tag["name"].lower() in VOID_NAMES:
+            continue
         if token.nesting > 0 or (tag and not tag["closing"]):
             stack.append((tag["name"].lower() if tag else "", index))
         elif token.nesting < 0:
             while stack and stack.pop()[0]:  # tags that are not closed inside an element
                 pass
         elif tag:
-            names = [name for name, _ in stack]
-            last = len(names) - names[::-1].index("") if "" in names else 0
-            if tag["name"].lower() in names[last:]:
+            inner = itertools.takewhile(lambda own: own[0], itertools.islice(reversed(stack), MAX_DEPTH))
+            if tag["name"].lower() in [name for name, _ in inner]:
                 while stack[-1][0] != tag["name"].lower():
                     stack.pop()
                 pairs[stack.pop()[1]] = index

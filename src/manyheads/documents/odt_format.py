@@ -7,9 +7,9 @@ the words; line breaks, tabs and wide spaces end a block.
 from collections.abc import Iterator
 from typing import Any
 
-from manyheads.documents.inline import MAX_DEPTH, BlockBuilder, InlineElement
+from manyheads.documents.inline import MAX_DEPTH, BlockBuilder, InlineElement, RepeatedMarkup
 from manyheads.documents.office_document import PlacedBlock
-from manyheads.documents.office_package import OfficePackage
+from manyheads.documents.office_package import OfficePackage, count_characters
 from manyheads.documents.placement import Part
 
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -20,6 +20,9 @@ TRACKED_CHANGES = f"{TEXT}tracked-changes"
 
 
 class OdtFormat:
+    def __init__(self) -> None:
+        self.repeated = RepeatedMarkup()
+
     def list_parts(self, package: OfficePackage) -> list[str]:
         return ["content.xml", *(["styles.xml"] if "styles.xml" in package.entries else [])]
 
@@ -29,7 +32,7 @@ class OdtFormat:
                 yield paragraph
 
     def read(self, paragraph: Any) -> list[Any]:
-        builder = BlockBuilder()
+        builder = BlockBuilder(self.repeated)
         self._read_content(paragraph, builder)
         return builder.finish()
 
@@ -41,7 +44,7 @@ class OdtFormat:
 
     def _read_child(self, child: Any, builder: BlockBuilder) -> None:
         if child.tag in WRAPPERS and builder.depth < MAX_DEPTH:
-            builder.open(InlineElement(node=child))
+            builder.open(InlineElement(node=child, size=count_characters(child)))
             self._read_content(child, builder)
             builder.close()
         elif child.tag == f"{TEXT}s" and child.get(f"{TEXT}c", "1") == "1":
@@ -86,8 +89,9 @@ def append_node(parent: Any, node: Any) -> None:
 def append_text(parent: Any, text: str) -> None:
     """Append text behind the last child."""
     text = keep_xml_characters(text)
-    if len(parent):
-        parent[-1].tail = (parent[-1].tail or "") + text
+    last = next(parent.iterchildren(reversed=True), None)  # len(parent) would count all
+    if last is not None:
+        last.tail = (last.tail or "") + text
     else:
         parent.text = (parent.text or "") + text
 

@@ -226,12 +226,12 @@ def align_by_position(source: str, target: str) -> list[TranslatedWord]:
     """Align words with the same words of the source, and the others in order with those that are left."""
     source_words = list(WORD.finditer(source))
     same: dict[str, list[Span]] = {}
-    for match in source_words:
+    for match in reversed(source_words):
         same.setdefault(match.group().casefold(), []).append(match.span())
     words = [TranslatedWord(*match.span(), []) for match in WORD.finditer(target)]
     for word in words:
         if spans := same.get(target[word.start : word.end].casefold()):
-            word.origins.append(spans.pop(0))
+            word.origins.append(spans.pop())
     left = sorted(span for spans in same.values() for span in spans)
     others = [word for word in words if not word.origins]
     for index, word in enumerate(others):
@@ -269,7 +269,7 @@ def group_words(
 
 def is_inside_word(text: str, position: int) -> bool:
     """Whether letters of the same script stand before and behind a position."""
-    left, right = text[:position][-1:], text[position : position + 1]
+    left, right = text[max(position - 1, 0) : position], text[position : position + 1]
     return left.isalnum() and right.isalnum() and left.isascii() == right.isascii()
 
 

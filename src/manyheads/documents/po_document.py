@@ -17,7 +17,7 @@ from manyheads.translation import Translation
 STRING = r'"(?P<string>(?:[^"\\]|\\.)*+)"\s*'
 KEYWORD_LINE = re.compile(rf"\s*(?P<keyword>msg(?:ctxt|id|id_plural|str)(?:\[\d+\])?)\s*{STRING}")
 CONTINUED_LINE = re.compile(rf"\s*{STRING}")
-PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d+)")
+PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(?P<number>\d{1,3})")
 MAX_PLURAL_FORMS = 6
 CHARSET = re.compile(r"charset=([-\w]+)", re.IGNORECASE)
 
@@ -47,7 +47,7 @@ class PoDocument:
         header = next((own.texts.get("msgstr", "") for own in messages if own.texts.get("msgid") == ""), "")
         check_charset(header, name)
         forms = PLURAL_FORMS.search(header)
-        self.num_forms = min(int(forms[1]), MAX_PLURAL_FORMS) if forms else None
+        self.num_forms = min(int(forms["number"]), MAX_PLURAL_FORMS) if forms else None
         self.untranslated = [message for message in messages if message.is_untranslated]
 
     @property

@@ -5,6 +5,7 @@ that begin with a dash, of several speakers, are translated separately. Tags suc
 HTML.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from manyheads.translation import Translation
 TIMING = re.compile(r"\s*\d+:\d+:\d+[,.]\d+\s*-->\s*\d+:\d+:\d+[,.]\d+")
 POSITION = re.compile(r"(?:\{\\[^}]*\})*")  # such as {\an8}, before the text of a cue
 DASHES = ("-", "–", "—", "‐")
-WORD = re.compile(r"(?:<[^>]*>|[^\s<]|<)+")
-MARKUP = re.compile(r"<[^>]*>|\{\\[^}]*\}")
+WORD = re.compile(r"(?:<[^<>]*>|[^\s<]|<)+")
+MARKUP = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 
 
 @dataclass
@@ -94,7 +95,8 @@ def break_lines(text: str, lengths: list[int], line_end: str) -> str:
     total = sum(map(count_visible, words))
     if len(lengths) < 2 or len(words) < 2:
         return text
-    ends = [total * sum(lengths[: number + 1]) / sum(lengths) for number in range(len(lengths))]
+    whole = sum(lengths)
+    ends = [total * length / whole for length in itertools.accumulate(lengths)]
     lines: list[list[str]] = [[]]
     done = 0
     for word in words:

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.evaluate.bleu import as_lists, bleu_metric
+from manyheads.evaluate.evalb import BracketScores
 
 SIGNIFICANCE_LEVEL = 0.05
 MAX_ORDER = 4  # of BLEU's n-grams
 BOOTSTRAP_SEED = 12345
+F1_SAMPLES = 1000
 Statistics = NDArray[np.int64]
 
 
@@ -92,6 +94,27 @@ def bootstrap_bleu_difference(system_SN: Statistics, baseline_SN: Statistics, sa
     ]
     low, high = np.percentile(mean_B[0] - mean_B[1], [2.5, 97.5])
     return float(high - low) / 2
+
+
+def bootstrap_f1_margin(
+    system: Sequence[BracketScores], baseline: BracketScores | None = None, samples: int = F1_SAMPLES
+) -> float:
+    """Return half of the 95 % interval of F1 over resampled sentences; with a baseline, of the difference.
+
+    The system's F1 is the mean over seeds; the same sentences are drawn for both.
+    """
+    counts = [count_brackets(scores) for scores in (*system, *([baseline] if baseline else []))]
+    size = len(counts[0])
+    draws_BN = np.random.default_rng(BOOTSTRAP_SEED).multinomial(size, np.full(size, 1 / size), size=samples)
+    f1_B = [200 * drawn[:, 0] / np.maximum(1, drawn[:, 1]) for drawn in (draws_BN @ own for own in counts)]
+    values_B = np.mean(f1_B[: len(system)], axis=0) - (f1_B[-1] if baseline else 0)
+    low, high = np.percentile(values_B, [2.5, 97.5])
+    return float(high - low) / 2
+
+
+def count_brackets(scores: BracketScores) -> Statistics:
+    """Return the matched brackets of each sentence, and the sum of gold and predicted ones. [N, 2]"""
+    return np.array([(row.matched, row.gold + row.predicted) for row in scores.sentences], np.int64)
 
 
 def compute_bleu(statistics_B: Statistics) -> NDArray[np.float64]:

@@ -202,21 +202,25 @@ class StressTests:
         ]
 
     def measure_calibration(self) -> Calibration | None:
-        """Compare confidences with chrF, and those of clean sources with those of shuffled ones."""
+        """Compare confidences with chrF, and those of clean sources with those of shuffled ones.
+
+        Lines with nothing to translate have none, and do not count.
+        """
         confidences = [result.confidence for result in self.clean]
         known = [value for value in confidences if value is not None]
-        if len(known) < len(confidences):
+        if not known:
             return None
         outputs = [result.text for result in self.clean]
         scores = [
             sentence_chrf(*(text.lower() for text in texts))
-            for texts in zip(outputs, *self.test.references, strict=True)
+            for confidence, *texts in zip(confidences, outputs, *self.test.references, strict=True)
+            if confidence is not None
         ]
         shuffled = self.translate(
             "shuffled words",
             change_sources(self.test.sources, "shuffled words", noise.shuffle_words, self.seed),
         )
-        others = [result.confidence or 0.0 for result in shuffled]
+        others = [result.confidence for result in shuffled if result.confidence is not None]
         labels = [score >= CHRF_THRESHOLD for score in scores]
         coverage, risk = compute_risk_coverage(known, [1 - score / 100 for score in scores])
         points = np.unique(np.linspace(0, len(coverage) - 1, CURVE_POINTS).astype(int))

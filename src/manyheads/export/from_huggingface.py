@@ -37,10 +37,9 @@ from manyheads.export.verify import ScoreComparison, compare_scores, sample_pair
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.positions import sinusoidal_encoding
 from manyheads.model.transformer import Transformer
-from manyheads.text.languages import check_language
+from manyheads.text.languages import UNDETERMINED, check_language
 from manyheads.text.subwords import SubwordPair
 
-UNDETERMINED = "und"  # ISO 639's code for an unknown language
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 REQUIRED_SETTINGS = {  # what our models support, by the keys of config.json
     "model_type": "marian",

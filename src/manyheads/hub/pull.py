@@ -50,7 +50,9 @@ class RemoteModel:
 
     def check_size(self, name: str, max_bytes: int) -> None:
         size = self.sizes.get(name)
-        if size is not None and size > max_bytes:
+        if size is None:
+            raise CheckpointError(f"{self.repository.id}: the Hub does not state the size of {name}")
+        if size > max_bytes:
             raise CheckpointError(
                 f"{self.repository.id}: {name} has {size:,} bytes, but at most {max_bytes:,} are read"
             )
@@ -76,7 +78,10 @@ def pull_model(
                 f"another folder"
             )
         num_bytes = sum(files.values())
-        names = [*files, *(f"{ADAPTERS}/{name}{SUFFIX}" for name in adapters)]
+        adapter_files = [f"{ADAPTERS}/{name}{SUFFIX}" for name in adapters]
+        for name in adapter_files:
+            remote.check_size(name, num_bytes)  # an adapter is far smaller than its model
+        names = [*files, *adapter_files]
         with report_disk_full(out, num_bytes, "Nothing was written"):
             for number, name in enumerate(names):
                 (progress or Progress()).update(f"files of {repository.id}", number, len(names))
@@ -122,7 +127,7 @@ def list_remote_adapters(remote: RemoteModel) -> list[str]:
 def write_card(remote: RemoteModel, folder: Path) -> None:
     """Write README.md as the card of the folder, if it has a usual size."""
     size = remote.sizes.get(README)
-    if README not in remote.sizes or (size is not None and size > MAX_CARD_BYTES):
+    if size is None or size > MAX_CARD_BYTES:
         return
     readme = remote.download(README, folder)
     text = readme.read_text(encoding="utf-8", errors="replace")

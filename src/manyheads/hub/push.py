@@ -46,6 +46,8 @@ def push_model(
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     card = folder / checkpoint.MODEL_CARD
+    if card.is_symlink():  # it may lead to a file that is not to be published
+        raise RequestError(f"{card}: is a link, which is not pushed; put the card itself there")
     text = card.read_text(encoding="utf-8") if card.exists() else None
     contents: dict[str, Path | bytes] = {path: folder / path for path in list_files(folder)}
     contents[README] = format_readme(text, info.languages, repository.id, license).encode()

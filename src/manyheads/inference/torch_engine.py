@@ -3,6 +3,7 @@
 import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -97,7 +98,9 @@ class TorchEngine:
         It has no shortlist: that of the model was learned from other text than the adapter's.
         """
         adapted = copy.copy(self)
-        adapted.model = adapted.search_model = merge_adapter(self.model, adapter)
+        num_threads = min(torch.get_num_threads(), MAX_WORKERS) if self.device.type == "cpu" else 1
+        with limit_torch_threads(1) if num_threads > 1 else nullcontext():
+            adapted.model = adapted.search_model = merge_adapter(self.model, adapter, num_threads)
         if self.search_model is not self.model:
             adapted.search_model = replace_search_weights(
                 self.search_model, adapted.model, adapter.factors.keys()

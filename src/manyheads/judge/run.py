@@ -9,6 +9,8 @@ import json
 import multiprocessing
 import os
 import shutil
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,6 +25,7 @@ from manyheads.atomic_io import atomic_directory, open_locked, write_manifest, w
 from manyheads.config import Recipe
 from manyheads.data.held_out import check_readable_twice
 from manyheads.data.judged import JUDGE_SCHEMA, PAIRS_FILE, read_rows, write_rows
+from manyheads.errors import DataError
 from manyheads.judge.corpus_reader import CorpusReader, Position
 from manyheads.judge.near_duplicates import compute_signatures, find_first_duplicates
 from manyheads.judge.reasons import name_reasons
@@ -70,6 +73,7 @@ def judge_corpus(
     """Judge the training inputs of a recipe, and write pairs.tsv and the report into a folder."""
     check_readable_twice(recipe.train)
     reader = CorpusReader(recipe, report_progress)
+    folder = folder.resolve()  # `.` has no name, beside which parts could be
     parts_folder = folder.with_name(f".{folder.name}.judge-parts")
     with atomic_directory(folder, JUDGE_SCHEMA.file_name, force) as aside, open_locked(parts_folder):
         forget_other_job(parts_folder, describe_job(recipe, options))
@@ -153,13 +157,18 @@ def save_part(path: Path, positions: Sequence[Position], results: Sequence[Chunk
             reasons=np.frombuffer(reasons.encode(), np.uint8),
             keys=np.concatenate([keys for _, _, keys in results]),
         )
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
 
 
 def load_part(path: Path) -> Part:
-    with np.load(path, allow_pickle=False) as arrays:
-        reasons = arrays["reasons"].tobytes().decode().split("\n")
-        return Part(arrays["inputs"], arrays["lines"], arrays["scores"], reasons, arrays["keys"])
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            reasons = arrays["reasons"].tobytes().decode().split("\n")
+            return Part(arrays["inputs"], arrays["lines"], arrays["scores"], reasons, arrays["keys"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise DataError(f"{path}: damaged: remove the folder {path.parent}, and run again") from None
 
 
 def iterate_rows(

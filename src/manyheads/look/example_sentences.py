@@ -25,7 +25,7 @@ def read_training_facts(folder: Path) -> TrainingFacts:
     """Return what the data folder of a model says; nothing where the folder is gone or cannot be read."""
     try:
         manifest = checkpoint.read_model_manifest(folder)
-        data = Path(manifest["config"]["data"]["folder"])
+        data = find_data_folder(manifest["config"]["data"]["folder"], folder)
         corpus = json.loads((data / CORPUS_FILE).read_text(encoding="utf-8"))
         num_pairs = corpus["splits"]["train"]["pairs"]
         examples = choose_examples(read_sentences(data, manifest["languages"]["source"]))
@@ -37,9 +37,21 @@ def read_training_facts(folder: Path) -> TrainingFacts:
 def list_examples(info: checkpoint.CheckpointInfo) -> list[str]:
     """Return sentences of the test set of a model, short to long; none where its data are gone."""
     try:
-        return choose_examples(read_sentences(Path(info.config.data.folder), info.languages["source"]))
+        data = find_data_folder(info.config.data.folder, info.folder)
+        return choose_examples(read_sentences(data, info.languages["source"]))
     except (OSError, UnicodeDecodeError):
         return []
+
+
+def find_data_folder(stored: str, model: Path) -> Path:
+    """Return the data folder that a model was trained with.
+
+    A relative path is one of the folder that training was started in. From elsewhere, and after a move,
+    the data are looked for beside the folders that hold the model.
+    """
+    data = Path(stored)
+    parents = [parent / data.name for parent in model.resolve().parents]
+    return next((path for path in [data, *parents] if (path / CORPUS_FILE).is_file()), data)
 
 
 def read_sentences(data: Path, language: str, splits: tuple[str, ...] = ("test", "valid")) -> list[str]:

@@ -1,6 +1,6 @@
 """Figures for print, as SVG, PDF and PNG, without a browser (needs matplotlib).
 
-    figure-3    a word with long-distance attention, with every head of the layer in its color
+    figure-3    a word with long-distance attention, with every head of the layer in its color and dash
     figure-4    a sharp head: above all of it, below one word alone with the two sharpest heads
     figure-5    two heads that follow the structure of the sentence
     encoder, decoder, cross    every layer and head as a small map
@@ -9,7 +9,7 @@
 figure_heads.py says which heads are chosen.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,18 @@ from manyheads.look.attention_data import (
     stack_maps,
     tokens_by_side,
 )
-from manyheads.look.colors import head_colors
 from manyheads.look.fonts import fonts_covering
 from manyheads.look.plots import HeadLines, draw_grid, draw_heatmap, draw_lines, save_figure
 from manyheads.look.words import tokens_to_words
-from manyheads.plot_style import SERIES_COLORS, import_pyplot
+from manyheads.plot_style import get_line_style, import_pyplot
 from manyheads.translation import AttentionMaps
 
 MAX_WORDS = 200  # of a side
+GRID_TITLES = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+}
 
 
 def write_figures(attention: AttentionMaps, folder: Path) -> list[Path]:
@@ -58,8 +62,10 @@ def draw_figures(attention: AttentionMaps, words: dict[str, list[str]]) -> Itera
     if "encoder" in maps:
         yield from draw_paper_figures(maps["encoder"], attention, words["source"])
     for attention_type, maps_LHQK in maps.items():
-        yield attention_type, draw_grid(maps_LHQK)
-    yield "alignment", draw_heatmap(maps["cross"][-1].mean(0), [words[side] for side in SIDES["cross"]])
+        yield attention_type, draw_grid(maps_LHQK, f"{GRID_TITLES[attention_type]}: layer.head")
+    names = [words[side] for side in SIDES["cross"]]
+    mean_QK = maps["cross"][-1].mean(0)
+    yield "alignment", draw_heatmap(mean_QK, names, "Cross-attention, mean of the last layer")
 
 
 def draw_paper_figures(
@@ -71,12 +77,12 @@ def draw_paper_figures(
         return
     far, sharp = heads["long"][0], select_heads(heads["sharp"])
     whole_layer = [(far["layer"], head) for head in range(encoder.shape[1])]
-    layer_colors, word = head_colors(encoder.shape[1]), words[far["row"]]
+    word = words[far["row"]]
     yield (
         "figure-3",
         draw_lines(
             words,
-            [[(encoder[place], layer_colors[place[1]], far["row"]) for place in whole_layer]],
+            [make_lines(encoder, whole_layer, far["row"])],
             [f"Long-distance: “{word}” in layer {far['layer'] + 1}, all heads"],
             [[f"head {head + 1}" for _, head in whole_layer]],
         ),
@@ -112,6 +118,10 @@ def name_heads(heads: Iterable[tuple[int, int]]) -> list[str]:
     return [f"layer {layer + 1}, head {head + 1}" for layer, head in heads]
 
 
-def make_lines(encoder: Maps, heads: Iterable[tuple[int, int]], row: int | None = None) -> list[HeadLines]:
-    """Return the lines of a few heads, in colors that differ most."""
-    return [(encoder[place], color, row) for place, color in zip(heads, SERIES_COLORS, strict=False)]
+def make_lines(encoder: Maps, heads: Sequence[tuple[int, int]], row: int | None = None) -> list[HeadLines]:
+    """Return the lines of heads, each in a color and dash of its own."""
+    styles = map(get_line_style, range(len(heads)))
+    return [
+        HeadLines(encoder[place], color, row, dash)
+        for place, (color, dash) in zip(heads, styles, strict=True)
+    ]

@@ -11,6 +11,7 @@ import html
 import json
 import os
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +22,7 @@ from manyheads.errors import RequestError
 ATTENTION_PAGE = ("template.html", "main.js", ("attention.css",))
 WALK_PAGE = ("walk_template.html", "walk_main.js", ("attention.css", "walk.css"))
 FOLDERS = ("assets", "live")  # no file name is in both
-IMPORT = re.compile(r'^import \{[^}]*\} from "\.\.?/(?:assets/)?([a-z_]+\.js)";\n', flags=re.MULTILINE)
+IMPORT = re.compile(r'^import \{[^}]*\} from "\.\.?/(?:[a-z_./]+/)?([a-z_]+\.js)";\n', flags=re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", flags=re.MULTILINE)
 JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -97,17 +98,22 @@ def csp_hash(text: str) -> str:
 
 @cache
 def bundle_modules(entry_module: str = "main.js") -> str:
+    """Return the program of a page."""
+    return concat_modules(entry_module, read_asset)
+
+
+def concat_modules(entry_module: str, read_module: Callable[[str], str]) -> str:
     """Concatenate all modules, each after its imports, without the import and export keywords."""
     order: list[str] = []
 
     def add(name: str) -> None:
         if name not in order:
-            for imported in IMPORT.findall(read_asset(name)):
+            for imported in IMPORT.findall(read_module(name)):
                 add(imported)
             order.append(name)
 
     add(entry_module)
-    return "\n".join(EXPORT.sub("", IMPORT.sub("", read_asset(name))) for name in order)
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", read_module(name))) for name in order)
 
 
 @cache

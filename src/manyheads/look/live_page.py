@@ -33,6 +33,7 @@ from manyheads.look.html import render_template, write_html
 from manyheads.look.source_lines import find_source_lines
 
 FORMAT = 1
+DEFAULT_TEXTS = {"en": "I go home.", "ko": "나는 집에 간다.", "de": "Ich gehe nach Hause."}
 LIVE_PAGE = ("live.html", "live_main.js", ("attention.css", "walk.css", "live.css"))
 MAX_WEIGHTS = 60_000_000  # of all models: a page of about 80 MB, which a browser opens in seconds
 WEBASSEMBLY = "'wasm-unsafe-eval'"  # what a policy calls compiling WebAssembly; it allows no other code
@@ -64,9 +65,14 @@ def build_live_data(folder: Path, other: Path | None = None, text: str | None = 
             build_model_data(info, arrays, name)
             for info, arrays, name in zip(infos, weights, distinguish(names, folders), strict=True)
         ],
-        "text": text if text is not None else examples[len(examples) // 2] if examples else "",
+        "text": text if text is not None else choose_text(examples, infos[0].languages["source"]),
         "examples": examples,
     }
+
+
+def choose_text(examples: list[str], language: str) -> str:
+    """Return what the page translates first: an example, or a sentence that most models know."""
+    return examples[len(examples) // 2] if examples else DEFAULT_TEXTS.get(language, "")
 
 
 def write_live_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:

@@ -2,18 +2,24 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from manyheads.look.attention_data import Maps
 from manyheads.look.colors import head_colors
-from manyheads.plot_style import SERIES_COLORS, import_pyplot
+from manyheads.look.words import readable_word
+from manyheads.plot_style import SERIES_COLORS, Dash, import_pyplot
 
 FORMATS = ("svg", "pdf", "png")
 MIN_WEIGHT = 0.01  # of a line
 MAX_VALUES = 2500  # cells of a heat map with their values
 MAX_PIXELS = 12_000  # of the longer side of a PNG
 
-HeadLines = tuple[Maps, str, int | None]  # a map, its color, and the row that is drawn alone
+
+class HeadLines(NamedTuple):
+    map_QK: Maps
+    color: str
+    row: int | None = None  # that is drawn alone
+    dash: Dash = "-"
 
 
 def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
@@ -49,8 +55,8 @@ def draw_lines(
     for axis, heads in zip(axes[:, 0], panels, strict=True):
         for number, head in enumerate(heads):
             add_lines(axis, head, shift=(number - (len(heads) - 1) / 2) * 0.05)
-        selected = {row for _, _, row in heads}
-        for index, word in enumerate(words):
+        selected = {head.row for head in heads}
+        for index, word in enumerate(map(readable_word, words)):
             color = "black" if None in selected or index in selected else "0.6"
             upright = {"rotation": 90, "ha": "center", "fontsize": 11}
             axis.text(index, 1.03, word, va="bottom", color=color, **upright)
@@ -58,15 +64,14 @@ def draw_lines(
         axis.set(xlim=(-0.6, len(words) - 0.4), ylim=(0, 1))
         axis.axis("off")
     for number, axis in enumerate(axes[:, 0]):
-        colors = [color for _, color, _ in panels[number]]
-        key = list(zip(names[number], colors, strict=True)) if names else []
+        key = list(zip(names[number], panels[number], strict=True)) if names else []
         add_title(axis, titles[number] if titles else "", key)
     set_tight_layout(figure)
     return figure
 
 
-def add_title(axis: Any, title: str, key: Sequence[tuple[str, str]]) -> None:
-    """Write a title and the key of colors above the words, which are as high as their letters are many."""
+def add_title(axis: Any, title: str, key: Sequence[tuple[str, HeadLines]]) -> None:
+    """Write a title and the key of lines above the words, which are as high as their letters are many."""
     from matplotlib.lines import Line2D
     from matplotlib.transforms import ScaledTranslation
 
@@ -76,11 +81,11 @@ def add_title(axis: Any, title: str, key: Sequence[tuple[str, str]]) -> None:
     height = max(box.height for box in tops) * 72 / figure.dpi + 8  # in points
     columns = max(1, min(len(key), int(figure.get_size_inches()[0] / 1.3)))
     if key:
-        lines = [Line2D([], [], color=color, linewidth=2.4) for _, color in key]
+        lines = [Line2D([], [], color=head.color, linestyle=head.dash, linewidth=1.8) for _, head in key]
         shift = ScaledTranslation(0, height / 72, figure.dpi_scale_trans)
         axis.legend(
             lines, [name for name, _ in key], loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0,
-            bbox_transform=axis.transAxes + shift, ncols=columns, fontsize=8, handlelength=1.2,
+            bbox_transform=axis.transAxes + shift, ncols=columns, fontsize=8, handlelength=2.6,
         )  # fmt: skip
         height += 6 + 13 * -(-len(key) // columns)
     if title:
@@ -91,7 +96,7 @@ def add_lines(axis: Any, head: HeadLines, shift: float) -> None:
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 
-    map_QK, color, selected = head
+    map_QK, color, selected, dash = head
     cells = [
         (row, column)
         for row, column in zip(*(map_QK >= MIN_WEIGHT).nonzero(), strict=True)
@@ -103,12 +108,13 @@ def add_lines(axis: Any, head: HeadLines, shift: float) -> None:
             [((row + shift, 1), (column + shift, 0)) for row, column in cells],
             colors=[to_rgba(color, weight) for weight in weights],
             linewidths=[0.6 + 1.8 * weight for weight in weights],
-            capstyle="round",
+            linestyles=dash,
+            capstyle="round" if dash == "-" else "butt",
         )
     )
 
 
-def draw_grid(maps_LHQK: Maps) -> Any:
+def draw_grid(maps_LHQK: Maps, title: str = "") -> Any:
     """Draw every head as a small map, one row per layer."""
     layers, heads, rows, columns = maps_LHQK.shape
     palette = head_colors(heads)
@@ -126,17 +132,19 @@ def draw_grid(maps_LHQK: Maps) -> Any:
             axis.set_title(f"{layer + 1}.{head + 1}", fontsize=7, pad=2)
             for spine in axis.spines.values():
                 spine.set(linewidth=0.4, color="0.6")
+    add_figure_title(figure, title)
     set_tight_layout(figure)
     return figure
 
 
-def draw_heatmap(map_QK: Maps, names: Sequence[Sequence[str]]) -> Any:
+def draw_heatmap(map_QK: Maps, names: Sequence[Sequence[str]], title: str = "") -> Any:
     """Draw one map with its weights; `names` are the labels of queries and keys."""
     rows, columns = map_QK.shape
     figure, axis = import_pyplot().subplots(figsize=(0.5 * columns + 1.8, 0.42 * rows + 1.6))
     axis.imshow(map_QK, cmap=make_colormap(SERIES_COLORS[0]), vmin=0, vmax=1, aspect="auto")
-    axis.set_xticks(range(columns), names[1], rotation=55, ha="left", rotation_mode="anchor")
-    axis.set_yticks(range(rows), names[0])
+    queries, keys = (list(map(readable_word, words)) for words in names)
+    axis.set_xticks(range(columns), keys, rotation=55, ha="left", rotation_mode="anchor")
+    axis.set_yticks(range(rows), queries)
     axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     for spine in axis.spines.values():
         spine.set_visible(False)
@@ -144,11 +152,18 @@ def draw_heatmap(map_QK: Maps, names: Sequence[Sequence[str]]) -> Any:
         for column in range(columns):
             weight = float(map_QK[row, column])
             if weight >= 0.005:
-                color = "white" if weight > 0.55 else "black"
+                color = "white" if weight > 0.7 else "black"
                 value = "1" if weight >= 0.995 else f"{weight:.2f}"[1:]
                 axis.text(column, row, value, ha="center", va="center", fontsize=7, color=color)
+    add_figure_title(figure, title)
     set_tight_layout(figure)
     return figure
+
+
+def add_figure_title(figure: Any, title: str) -> None:
+    """Write a title above the whole figure, at its left edge."""
+    if title:
+        figure.suptitle(title, x=0.02, ha="left", fontsize=9)
 
 
 def make_colormap(color: str) -> Any:

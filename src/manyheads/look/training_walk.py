@@ -7,7 +7,7 @@ from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.loading import load
 from manyheads.look.attention_data import build_snapshot, combine_snapshots
-from manyheads.look.example_sentences import read_sentences
+from manyheads.look.example_sentences import find_data_folder, read_sentences
 from manyheads.progress import ReportProgress
 
 MAX_CHECKPOINTS = 20
@@ -74,7 +74,8 @@ def choose_sentence(run: Path, folder: Path) -> str:
     """Choose a sentence of medium length from the validation set of the run."""
     try:
         info = checkpoint.read_info(folder)
-        lines = read_sentences(Path(info.config.data.folder), info.languages["source"], ("valid",))
+        data = find_data_folder(info.config.data.folder, folder)
+        lines = read_sentences(data, info.languages["source"], ("valid",))
     except OSError as error:
         raise RequestError(
             f"{run}: its data are missing ({error.filename}: {error.strerror}): give a sentence"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 SPECIAL_TOKENS = BEGIN, END = "<s>", "</s>"
 WORD_START = "\u2581"
 WORD_INTERNAL_PUNCTUATION = "'’-"
+SPECIAL_LABELS = {BEGIN: "[start]", END: "[end]"}  # as on the pages: assets/token_text.js
 BYTE_TOKEN = r"<0x[0-9A-F]{2}>"
 
 
@@ -46,6 +47,11 @@ def tokens_to_words(tokens: Sequence[str]) -> list[str]:
     for word_id, token in zip(word_ids, tokens, strict=True):
         words[word_id] += token
     return [decode_word(word) or "\u2423" for word in words]
+
+
+def readable_word(word: str) -> str:
+    """Return the label of a special token, and other words as they are."""
+    return SPECIAL_LABELS.get(word, word)
 
 
 def is_word(word: str) -> bool:

@@ -41,6 +41,16 @@ CREATE TABLE corrections (
 );
 CREATE INDEX corrections_of_space ON corrections (space, id);
 """
+STATEMENTS = frozenset(statement.strip() for statement in SCHEMA.split(";") if statement.strip())
+# Types are a recommendation to SQLite: a file from elsewhere may hold anything.
+VALID_ROW = " AND ".join(
+    [
+        *(f"typeof({name}) = 'text'" for name in ("space", "source", "target", "who")),
+        "typeof(number) = 'integer'",
+        "typeof(created) = 'real' AND created BETWEEN 0 AND 1e11",
+        "(undone IS NULL OR typeof(undone) = 'real')",
+    ]
+)
 COLUMNS = "number, source, target, who, created, undone"
 
 
@@ -185,7 +195,8 @@ class CorrectionDatabase:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # SQLite itself takes it back if the disk is full
+                    connection.execute("ROLLBACK")
                 raise
 
     # ---- the file
@@ -244,7 +255,7 @@ def create_schema(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     (num_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not num_tables:
-        for statement in SCHEMA.split(";"):
+        for statement in sorted(STATEMENTS, reverse=True):  # the table before its index
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -257,6 +268,16 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
     version = read_pragma(connection, "user_version")
     if version != FORMAT:
         raise DataError(f"{path}: format {version}, but this version reads format {FORMAT}: update manyheads")
+    rows = connection.execute(
+        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'"
+    )
+    if {
+        sql for (sql,) in rows
+    } != STATEMENTS:  # such as a trigger or a view, which would run with our queries
+        raise DataError(f"{path}: has other tables than a translation memory: restore a backup")
+    (num_wrong,) = connection.execute(f"SELECT count(*) FROM corrections WHERE NOT ({VALID_ROW})").fetchone()
+    if num_wrong:
+        raise DataError(f"{path}: {num_wrong} rows are not corrections: restore a backup")
 
 
 def read_pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -10,6 +10,7 @@ from manyheads.memory.matches import MatchType, MemoryMatch
 from manyheads.memory.similarity import SimilarSentences
 from manyheads.text.segmentation import LINE_BREAKS, split_text
 
+MAX_ADAPTED = 100  # corrections of one frame that are tried, the newest
 MIN_SIMILARITY = 0.7  # of a match that is shown
 
 
@@ -53,7 +54,8 @@ class MemoryIndex:
         if not self.by_frame:
             return None
         frame = find_frame(key)
-        for old, entry in reversed(self.by_frame.get(frame.text, []) if frame.values else []):
+        newest = self.by_frame.get(frame.text, [])[-MAX_ADAPTED:] if frame.values else []
+        for old, entry in reversed(newest):
             target = adapt_target(entry.target, old, frame, self.languages[1])
             if target is not None:
                 return entry.match("adapted", 1.0, target)

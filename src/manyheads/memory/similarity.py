@@ -19,6 +19,7 @@ WORD = re.compile(
 )
 MAX_WORDS = 200  # longer texts are not compared
 MAX_COMPARED = 50  # sentences, those that share the most words
+MAX_CELLS = 300_000  # of the tables of distances that are computed for a text
 
 
 def split_words(text: str) -> list[str]:
@@ -68,8 +69,10 @@ class SimilarSentences:
             if bound >= self.threshold:
                 candidates.append((bound, index))
         best: tuple[float, int] | None = None
+        num_cells = 0
         for bound, index in sorted(candidates, reverse=True)[:MAX_COMPARED]:
-            if best is not None and bound < best[0]:
+            num_cells += len(words) * len(self.sentences[index])
+            if best is not None and (bound < best[0] or num_cells > MAX_CELLS):
                 break
             entry = compute_similarity(words, self.sentences[index]), index
             best = entry if best is None else max(best, entry)

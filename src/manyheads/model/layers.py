@@ -1,10 +1,11 @@
 """The layers of encoder and decoder (3.1), their feed-forward networks (3.3) and the norms around them.
 
 Shapes: T target or source tokens, S memory tokens, D = d_model, E experts, N experts of a token;
-        R rows of a decoding step, each one hypothesis.
+        R rows of a decoding step, each one hypothesis, or of a mixture, T * N sorted by expert.
 """
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ from manyheads.model.attention import MultiHeadAttention
 from manyheads.model.kv_cache import LayerCache
 from manyheads.ops.add_norm import add_norm, feed_forward_add_norm, layer_norm, linear_add_norm
 from manyheads.ops.dispatch import cast_for_autocast
+from manyheads.ops.grouped_linear import count_members, grouped_linear
 from manyheads.ops.linear import Linear, linear_float32, linear_relu
 from manyheads.packed import Packed, gather_rows
 
@@ -54,6 +56,7 @@ class Experts(nn.Module):
         self.experts_per_token = config.experts_per_token
         self.gate = nn.Linear(config.d_model, config.experts)
         self.experts = nn.ModuleList(FeedForward(config) for _ in range(config.experts))
+        self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x_TD: Tensor, aux_losses: list[Tensor] | None = None) -> Tensor:
         """`aux_losses` receives the load-balancing loss."""
@@ -69,15 +72,14 @@ class Experts(nn.Module):
     def apply_experts(self, x_TD: Tensor, chosen_TN: Tensor) -> Tensor:
         """Return the output of each chosen expert. [T, N, D]
 
-        Tokens are sorted by expert, so that each expert runs once. One that no token chose runs on nothing,
-        and so has a gradient of zeros, which ranks can sum.
+        Tokens are sorted by expert, so that each expert runs once.
         """
-        order = chosen_TN.flatten().argsort(stable=True)
-        repeated = x_TD[:, None].expand(-1, self.experts_per_token, -1).flatten(0, 1)
-        counts = chosen_TN.flatten().bincount(minlength=len(self.experts)).tolist()
-        parts = zip(self.experts, gather_rows(repeated, order).split(counts), strict=True)
-        out = torch.cat([expert(part) for expert, part in parts])
-        return gather_rows(out, order.argsort()).view(*chosen_TN.shape, x_TD.shape[1])
+        sorted_R, order_R = chosen_TN.flatten().sort(stable=True)
+        repeated_RD = x_TD[:, None].expand(-1, self.experts_per_token, -1).flatten(0, 1)
+        experts = [cast(FeedForward, expert) for expert in self.experts]
+        hidden_RF = grouped_linear(gather_rows(repeated_RD, order_R), [e.w_1 for e in experts], sorted_R)
+        out_RD = grouped_linear(self.activation(hidden_RF), [e.w_2 for e in experts], sorted_R)
+        return gather_rows(out_RD, order_R.argsort()).view(*chosen_TN.shape, x_TD.shape[1])
 
 
 def load_balance_loss(scores_TE: Tensor, chosen_TN: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ def load_balance_loss(scores_TE: Tensor, chosen_TN: Tensor) -> Tensor:
     It is 1 where all are equally busy and E where one does all the work.
     """
     experts = scores_TE.shape[1]
-    shares_E = chosen_TN.flatten().bincount(minlength=experts) / max(1, chosen_TN.numel())
+    shares_E = count_members(chosen_TN, experts) / max(1, chosen_TN.numel())
     means_E = scores_TE.softmax(-1).sum(0) / max(1, len(scores_TE))
     loss: Tensor = experts * (shares_E * means_E).sum()
     return loss

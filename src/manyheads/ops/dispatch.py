@@ -21,6 +21,8 @@ TRITON_MAX_LENGTH = 1024  # tokens of a sentence up to which our attention kerne
 BAND_MIN_RATIO = 2  # sentence length over the keys of a block from which the banded path is faster
 COLUMN_MAX_ROWS = 64  # rows up to which a CPU multiplies a matrix by columns faster than rows by a matrix
 
+GROUPED_ALIGNMENT = 8  # numbers of half precision in 16 bytes: torch's grouped product needs whole ones
+
 AttentionImplementation = Literal["reference", "padded", "banded", "flash", "triton"]
 
 
@@ -119,6 +121,12 @@ def stack_projections(x: Tensor) -> bool:
 def project_by_columns(x_RD: Tensor) -> bool:
     """Return whether the output projection of few rows is faster as a tall matrix times columns."""
     return not x_RD.is_cuda and len(x_RD) <= COLUMN_MAX_ROWS
+
+
+def use_grouped_products(x_RD: Tensor, out_features: int) -> bool:
+    """Return whether torch's grouped product serves: rows of 16 bytes in half precision, on a GPU."""
+    is_aligned = x_RD.shape[1] % GROUPED_ALIGNMENT == 0 == out_features % GROUPED_ALIGNMENT
+    return x_RD.is_cuda and x_RD.dtype in HALF_DTYPES and is_aligned and len(x_RD) > 0 and not is_compiling()
 
 
 # ---- precision

@@ -100,6 +100,12 @@ def compute_log_ratio(costs: Mapping[str, float]) -> float:
     return float(np.log(costs["self-attention"] / costs["recurrent"]))
 
 
+def find_closest(points: Sequence[CrossoverPoint], crossover: Crossover) -> CrossoverPoint:
+    """Return the measured size at which the two take the most similar time."""
+    group = [point for point in points if (point.part, point.d) == (crossover.part, crossover.d)]
+    return min(group, key=lambda point: abs(compute_log_ratio(point.seconds)))
+
+
 # ---- report
 
 
@@ -121,7 +127,9 @@ def describe_crossovers(points: Sequence[CrossoverPoint]) -> str:
     parts = []
     for crossover in find_crossovers(points):
         if crossover.seconds is None:
-            where = "nowhere in this range"
+            closest = find_closest(points, crossover)
+            ratio = closest.seconds["self-attention"] / closest.seconds["recurrent"]
+            where = f"nowhere in this range (closest at n = {closest.n}: {ratio:.2f} times the recurrence's)"
         else:
             where = f"n = {crossover.seconds:.0f}, {crossover.seconds / crossover.d:.2f} d"
         parts.append(f"{crossover.part}, d = {crossover.d}: {where}")

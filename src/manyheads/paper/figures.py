@@ -16,13 +16,19 @@ from manyheads import playground
 from manyheads.errors import DataError, RequestError
 from manyheads.loading import load
 from manyheads.look.attention_data import Maps
-from manyheads.look.colors import head_colors
 from manyheads.look.figures import make_lines, name_heads
 from manyheads.look.fonts import fonts_covering
-from manyheads.look.plots import HeadLines, draw_lines, save_figure
-from manyheads.paper.head_selection import MIN_LINK, NUM_TARGETS, HeadFigure, choose_figures
+from manyheads.look.plots import draw_lines, save_figure
+from manyheads.paper.head_ablation import HeadAblation, ablate_heads
+from manyheads.paper.head_selection import MIN_LINK, NUM_TARGETS, Given, HeadFigure, choose_figures
 from manyheads.paper.report import Cell, ReportTable, format_provenance, write_report
-from manyheads.paper.sentence_scores import compute_encoder_maps, score_sentences
+from manyheads.paper.sentence_scores import (
+    compute_encoder_maps,
+    find_function_words,
+    find_word,
+    score_sentence,
+    score_sentences,
+)
 from manyheads.plot_style import import_pyplot
 from manyheads.progress import ReportProgress
 from manyheads.translator import Translator
@@ -30,6 +36,20 @@ from manyheads.translator import Translator
 NUM_SENTENCES = 300
 WORDS_PER_CLASS = 12  # of the built-in grammar, as in the demo
 MAX_SAMPLES = 200_000  # sentences of the built-in grammar
+
+PAPER_SENTENCES = {  # of Figures 3 to 5, and the word that each shows
+    3: (
+        "It is in this spirit that a majority of American governments have passed new laws since 2009 making "
+        "the registration or voting process more difficult.",
+        "making",
+    ),
+    4: (
+        "The Law will never be perfect, but its application should be just - this is what we are missing, in "
+        "my opinion.",
+        "its",
+    ),
+}
+PAPER_SENTENCES[5] = PAPER_SENTENCES[4]
 
 NO_MODEL = (
     "figures need a trained model: give its folder, as in "
@@ -42,18 +62,43 @@ NO_MODEL = (
 
 def read_sentences(text: Path, translator: Translator) -> Iterator[str]:
     """Yield the sentences of a text file with one or more per line."""
+    for line in read_lines(text):
+        yield from translator.split_sentences(line)
+
+
+def read_lines(text: Path) -> Iterator[str]:
     try:
         with text.open(encoding="utf-8-sig") as lines:
-            for line in lines:
-                yield from translator.split_sentences(line)
+            yield from lines
     except UnicodeDecodeError:
         raise DataError(f"{text}: not UTF-8; convert it, for example with iconv") from None
     except OSError as error:
         raise DataError(f"{text}: cannot be read ({error.strerror})") from None
 
 
-def generate_sentences(translator: Translator) -> Iterator[str]:
-    """Yield sentences of the test split of the built-in corpus."""
+def read_pairs(text: Path, reference: Path) -> tuple[list[str], list[str]]:
+    """Read a text and its translation, one sentence per line."""
+    sources, references = ([line.rstrip("\n") for line in read_lines(path)] for path in (text, reference))
+    if len(sources) != len(references):
+        raise DataError(
+            f"{text} has {len(sources):,} lines, but {reference} has {len(references):,}: "
+            f"they must be parallel"
+        )
+    return sources, references
+
+
+def collect_pairs(
+    translator: Translator, text: Path | None, reference: Path | None, num_built_in: int
+) -> tuple[list[str], list[str]] | None:
+    """Return sentences and their translations: those given, or built-in ones. None: no translations."""
+    if text:
+        return read_pairs(text, reference) if reference else None
+    pairs = list(islice(generate_pairs(translator), num_built_in))
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+def generate_pairs(translator: Translator) -> Iterator[tuple[str, str]]:
+    """Yield sentences of the test split of the built-in corpus and their translations."""
     pair = f"{translator.source_language}-{translator.target_language}"
     if pair not in playground.PAIRS:
         raise RequestError(
@@ -64,7 +109,21 @@ def generate_sentences(translator: Translator) -> Iterator[str]:
     for example in islice(playground.generate_examples(pair, seed=1, words=WORDS_PER_CLASS), MAX_SAMPLES):
         if playground.assign_split(example) == "test" and example.source not in seen:
             seen.add(example.source)
-            yield example.source
+            yield example.source, example.target
+
+
+def score_paper_sentences(translator: Translator) -> Given:
+    """Return the scores of the paper's own sentences and the row of the word that each figure shows."""
+    if translator.source_language != "en":
+        raise RequestError(
+            f"the paper's sentences are English, but the model translates from {translator.source_language}"
+        )
+    function_words = find_function_words([], "en")
+    given = {}
+    for figure, (sentence, word) in PAPER_SENTENCES.items():
+        scores = score_sentence(translator, sentence, function_words)
+        given[figure] = scores, find_word(scores, word)
+    return given
 
 
 # ---- drawing and writing
@@ -78,10 +137,17 @@ class FiguresReport:
     table: ReportTable
     files: list[Path]
     provenance: str
+    ablation: HeadAblation | None  # None: no translations to compare with
 
     def to_dict(self) -> dict[str, Any]:
         figures = [asdict(figure) for figure in self.figures]
-        return {"provenance": self.provenance, "figures": figures, "files": list(map(str, self.files))}
+        ablation = asdict(self.ablation) if self.ablation else None
+        return {
+            "provenance": self.provenance,
+            "figures": figures,
+            "ablation": ablation,
+            "files": list(map(str, self.files)),
+        }
 
 
 def write_figures(
@@ -89,21 +155,30 @@ def write_figures(
     folder: Path,
     *,
     text: Path | None = None,
+    reference: Path | None = None,
+    paper_sentences: bool = False,
     command: str = "manyheads paper figures",
     device: str | None = None,
     sentences: int = NUM_SENTENCES,
     report_progress: ReportProgress = lambda stage, done, total: None,
 ) -> FiguresReport:
-    """Find heads like those of Figures 3, 4 and 5, draw them, and write the report."""
+    """Find heads like those of Figures 3, 4 and 5, draw them, cut them, and write the report.
+
+    `reference` is the translation of `text`, line by line; without a text, built-in sentences have theirs.
+    """
     if model is None:
         raise RequestError(NO_MODEL)
+    if reference and not text:
+        raise RequestError(f"--reference {reference}: needs the text that it is a translation of")
     import_pyplot()  # fail before the work if matplotlib is missing
-    translator = load(model, device=device, engine="torch")
-    source = generate_sentences(translator) if text is None else read_sentences(text, translator)
+    translator = load(model, device=device, engine="torch:float32")
+    pairs = collect_pairs(translator, text, reference, sentences)
+    source = read_sentences(text, translator) if text else (pair[0] for pair in generate_pairs(translator))
     scores = score_sentences(translator, source, sentences, report_progress)
+    given = score_paper_sentences(translator) if paper_sentences else {}
     figures: list[HeadFigure] = []
     files: list[Path] = []
-    for figure, best_sentence in choose_figures(scores):
+    for figure, best_sentence in choose_figures(scores, given):
         _, maps_LHQK = compute_encoder_maps(translator, best_sentence.sentence)
         with fonts_covering("".join(best_sentence.words)):
             files += save_figure(
@@ -111,13 +186,12 @@ def write_figures(
             )
         weights_K = maps_LHQK[figure.layer, figure.head, figure.position]
         figures.append(replace(figure, top_targets=list_strongest(weights_K, best_sentence.words)))
-    table = make_table(figures)
+    ablation = ablate_heads(translator, *pairs, report_progress) if pairs else None
+    table = make_table(figures, ablation)
     provenance = format_provenance(command, translator.engine.device.type)  # type: ignore[attr-defined]
-    files = [
-        *write_report(folder, "figures", render_report(figures, table, provenance), {"figures": table}),
-        *files,
-    ]
-    return FiguresReport(figures, table, files, provenance)
+    report = render_report(figures, table, provenance, ablation)
+    files = [*write_report(folder, "figures", report, {"figures": table}), *files]
+    return FiguresReport(figures, table, files, provenance, ablation)
 
 
 def draw_figure(figure: HeadFigure, words: Sequence[str], maps_LHQK: Maps) -> Any:
@@ -127,10 +201,7 @@ def draw_figure(figure: HeadFigure, words: Sequence[str], maps_LHQK: Maps) -> An
     lines, names = make_lines(maps_LHQK, heads), name_heads(heads)
     if figure.figure == 3:
         layer = [(figure.layer, head) for head in range(maps_LHQK.shape[1])]
-        colors = head_colors(len(layer))
-        panels: list[list[HeadLines]] = [
-            [(maps_LHQK[place], colors[place[1]], figure.position) for place in layer]
-        ]
+        panels = [make_lines(maps_LHQK, layer, figure.position)]
         titles = [f"Figure 3: “{figure.word}” in layer {figure.layer + 1}, all heads"]
         return draw_lines(words, panels, titles, [[f"head {head + 1}" for _, head in layer]])
     if figure.figure == 4:
@@ -153,8 +224,8 @@ def list_strongest(weights_K: NDArray[Any], words: Sequence[str]) -> list[tuple[
 MEASURE_NAMES = {"far": "far away", "anaphora": "back from a pronoun", "structure": "structure"}
 
 
-def make_table(figures: Sequence[HeadFigure]) -> ReportTable:
-    columns = (
+def make_table(figures: Sequence[HeadFigure], ablation: HeadAblation | None = None) -> ReportTable:
+    columns = [
         "figure",
         "shows",
         "layer.head",
@@ -164,7 +235,8 @@ def make_table(figures: Sequence[HeadFigure]) -> ReportTable:
         "mean best score",
         "head mean",
         "all heads mean",
-    )
+        *(["BLEU without it", "± 95 %", "BLEU without an average head"] if ablation else []),
+    ]
     rows: list[list[Cell]] = [
         [
             str(figure.figure),
@@ -176,10 +248,19 @@ def make_table(figures: Sequence[HeadFigure]) -> ReportTable:
             figure.mean_best_score,
             figure.head_mean,
             figure.all_heads_mean,
+            *list_ablation_cells(figure, ablation),
         ]
         for figure in figures
     ]
     return ReportTable("Heads like those of Figures 3, 4 and 5", columns, rows)
+
+
+def list_ablation_cells(figure: HeadFigure, ablation: HeadAblation | None) -> list[Cell]:
+    if not ablation:
+        return []
+    layer, head = figure.layer, figure.head
+    mean = ablation.bleu + ablation.mean_difference
+    return [ablation.cut_bleu[layer][head], ablation.margins[layer][head], mean]
 
 
 def format_head(layer_and_head: tuple[int, int]) -> str:
@@ -204,12 +285,26 @@ figure shows what any head does somewhere. Layers and heads are counted from 1.
 """
 
 
-def render_report(figures: Sequence[HeadFigure], table: ReportTable, provenance: str) -> str:
-    parts = ["# Heads like those of Figures 3, 4 and 5\n", f"{provenance}\n", METHOD, table.to_markdown()]
-    return "\n".join(parts + [render_section(figure) for figure in figures])
+ABLATION_METHOD = """Whether the model needs a head is another question than where it attends. So every
+encoder head was cut, one at a time (zeros in the columns of W_O that read it, nothing trained afterwards),
+and {count:,} sentences were translated by greedy search: BLEU {bleu:.2f} with all heads ({signature}). ± is a
+95 % interval of the difference by paired bootstrap over sentences. It is one model: another training may
+differ by more.
+"""
 
 
-def render_section(figure: HeadFigure) -> str:
+def render_report(
+    figures: Sequence[HeadFigure], table: ReportTable, provenance: str, ablation: HeadAblation | None = None
+) -> str:
+    parts = ["# Heads like those of Figures 3, 4 and 5\n", f"{provenance}\n", METHOD]
+    if ablation:
+        values = {"count": ablation.num_sentences, "bleu": ablation.bleu, "signature": ablation.signature}
+        parts.append(ABLATION_METHOD.format_map(values))
+    parts.append(table.to_markdown())
+    return "\n".join(parts + [render_section(figure, ablation) for figure in figures])
+
+
+def render_section(figure: HeadFigure, ablation: HeadAblation | None = None) -> str:
     head_name, word = format_head((figure.layer, figure.head)), f"“{figure.word}”"
     targets = ", ".join(f"“{target}” {weight:.2f}" for target, weight in figure.top_targets)
     lines = [
@@ -231,9 +326,17 @@ def render_section(figure: HeadFigure) -> str:
         lines.append(
             f"From pronouns this head points most often at: {counts} (nowhere: weight below {MIN_LINK})."
         )
-    lines.append(
-        f"The score is {figure.score:.3f}; the mean over all heads of their best score is "
-        f"{figure.mean_best_score:.3f}. Over {figure.num_sentences} sentences the mean of this head is "
-        f"{figure.head_mean:.3f}, and that of all heads is {figure.all_heads_mean:.3f}.\n"
+    compared = (
+        "the sentence is the paper's, and there the mean over all heads is"
+        if figure.is_given
+        else "the mean over all heads of their best score is"
     )
+    lines.append(
+        f"The score is {figure.score:.3f}; {compared} "
+        f"{figure.mean_best_score:.3f}. Over {figure.num_sentences} sentences the mean of this head is "
+        f"{figure.head_mean:.3f}, and that of all heads is {figure.all_heads_mean:.3f}."
+    )
+    if ablation:
+        lines.append(ablation.describe((figure.layer, figure.head)))
+    lines.append("")
     return "\n".join(lines)

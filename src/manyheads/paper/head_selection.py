@@ -6,7 +6,7 @@ Shapes: L layers, H heads.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,31 +35,43 @@ class HeadFigure:
     position: int  # of the word
     top_targets: list[tuple[str, float]]  # with their weights
     score: float  # of this word (Figures 3 and 4) or this sentence (Figure 5)
-    mean_best_score: float  # mean over all heads of their best score
+    mean_best_score: float  # mean over all heads of their best score; of a given place, of their score there
     head_mean: float  # of this head over all sentences
     all_heads_mean: float  # the expectation of a random head
     num_sentences: int  # that have this measure
     antecedent_counts: list[tuple[str, int]]  # words pointed at from pronouns
+    is_given: bool = False  # the sentence and word are given, not chosen for the head
 
 
-def choose_figures(scores: Sequence[SentenceScores]) -> list[tuple[HeadFigure, SentenceScores]]:
-    """Choose the figures. There is no Figure 4 if no pronoun has a possible antecedent."""
-    chosen = [choose_word(3, "far", scores)]
+Given = Mapping[int, tuple[SentenceScores, int]]  # by figure: the sentence to show, and the row of its word
+
+
+def choose_figures(
+    scores: Sequence[SentenceScores], given: Given | None = None
+) -> list[tuple[HeadFigure, SentenceScores]]:
+    """Choose the figures: heads by all scores, what they are shown with by `given` or the best place.
+
+    There is no Figure 4 if no pronoun has a possible antecedent.
+    """
+    given = given or {}
+    chosen = [choose_word(3, "far", scores, given)]
     if any(sentence.antecedents for sentence in scores):
-        chosen.append(choose_word(4, "anaphora", scores))
-    return [*chosen, choose_sentence(5, "structure", scores)]
+        chosen.append(choose_word(4, "anaphora", scores, given))
+    chosen.append(choose_sentence(5, "structure", scores, given))
+    return [(replace(figure, is_given=figure.figure in given), sentence) for figure, sentence in chosen]
 
 
 def choose_word(
-    figure: int, measure: str, scores: Sequence[SentenceScores]
+    figure: int, measure: str, scores: Sequence[SentenceScores], given: Given
 ) -> tuple[HeadFigure, SentenceScores]:
     """Choose the head with the highest mean and the word that shows it best; for Figure 4 a second head."""
     (layer, head), *_ = rank_heads(scores, measure)
-    candidates = [
+    places = [
         (sentence, row)
         for sentence in scores
         for row in (sentence.antecedents if figure == 4 else range(len(sentence.query_positions)))
     ]
+    candidates = [given[figure]] if figure in given else places
     values = np.stack([sentence.by_row[measure][:, :, row] for sentence, row in candidates])  # [words, L, H]
     best_sentence, row = candidates[int(values[:, layer, head].argmax())]
     other_heads = best_sentence.by_row[measure][:, :, row].copy()
@@ -72,18 +84,19 @@ def choose_word(
 
 
 def choose_sentence(
-    figure: int, measure: str, scores: Sequence[SentenceScores]
+    figure: int, measure: str, scores: Sequence[SentenceScores], given: Given
 ) -> tuple[HeadFigure, SentenceScores]:
     """Choose the head with the highest mean, the next that points elsewhere, and the sentence for both."""
     first, *others = rank_heads(scores, measure)
     second = next(
         (other for other in others if compute_agreement(scores, first, other) < MAX_AGREEMENT), None
     )
-    values = np.stack([sentence.scores[measure] for sentence in scores])  # [sentences, L, H]
+    candidates = [given[figure][0]] if figure in given else scores
+    values = np.stack([sentence.scores[measure] for sentence in candidates])  # [sentences, L, H]
     means = np.mean(
         [values[:, *layer_and_head] for layer_and_head in (first, second) if layer_and_head], axis=0
     )
-    best_sentence = scores[int(means.argmax())]
+    best_sentence = candidates[int(means.argmax())]
     row = int(best_sentence.by_row[measure][first].argmax())
     head_figure = make_figure(figure, measure, scores, first, best_sentence, row, values)
     return replace(

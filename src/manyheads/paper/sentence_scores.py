@@ -79,6 +79,15 @@ def score_sentences(
     return scores
 
 
+def find_word(scores: SentenceScores, word: str) -> int:
+    """Return the row of the first occurrence of a word."""
+    return next(
+        row
+        for row, position in enumerate(scores.query_positions)
+        if strip_punctuation(scores.words[position]) == word
+    )
+
+
 def has_suitable_length(sentence: str) -> bool:
     return MIN_WORDS <= sum(map(is_word, sentence.split())) <= MAX_WORDS
 

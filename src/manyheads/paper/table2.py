@@ -150,7 +150,8 @@ def render_report(comparison: SystemsComparison, store: Store, command: str) -> 
     sizes = [row.parameters for row in first.rows if row.name not in ("big", "experts")]
     peaks = ", ".join(f"{name} {format_value(peak or 'paper')}" for name, peak in first.peaks.items())
     chosen = (
-        f"of the best of {first.num_settings} settings (rates and initial weights) by perplexity on valid"
+        f"of the best of {first.num_settings} settings (rates and initial weights) by perplexity on valid of "
+        f"the first seed, whose result counts with the others"
         if first.num_settings > 1
         else PRESET_PEAKS[scale.name]
     )

@@ -95,7 +95,8 @@ def make_notes(variations: Variations) -> list[str]:
     seeds = {row.seeds for row in variations.compared} or {variations.rows[0].seeds}
     is_paired = any(margins.paired for margins in variations.margins.values())
     variance_text = (
-        "of differences between equal seeds, which read equal batches, pooled over rows"
+        "of differences between equal seeds, which read equal batches, pooled over rows as if seeds "
+        "affected all of them equally"
         if is_paired
         else "of single results, pooled over rows with several seeds"
     )

@@ -10,6 +10,7 @@ from manyheads.config import Config, DataConfig, TrainConfig, TransformerConfig
 from manyheads.cuda.device import resolve_device
 from manyheads.errors import ConfigError, RequestError
 from manyheads.evaluate.evalb import COLLINS, BracketScores
+from manyheads.evaluate.significance import bootstrap_f1_margin
 from manyheads.paper.parsing import ParserEvaluation
 from manyheads.paper.parsing_grid import (
     GrammarEvaluation,
@@ -169,6 +170,7 @@ COLUMNS = (
     "sentences",
     "test",
     "F1",
+    "± 95 %",
     "± between seeds",
     "recall",
     "precision",
@@ -185,7 +187,7 @@ def make_table(
     rows = [make_row(treebank, group) for group in group_by_seed(results)]
     rows += [make_grammar_row(treebank, grammar) for grammar in grammars]
     rows += [
-        [name, training, size, "WSJ section 23", f1, *[None] * 7] for name, training, size, f1 in PUBLISHED
+        [name, training, size, "WSJ section 23", f1, *[None] * 8] for name, training, size, f1 in PUBLISHED
     ]
     notes = make_notes(treebank, results, grammars)
     return ReportTable("Table 4: constituency parsing", COLUMNS, rows, notes)
@@ -200,6 +202,7 @@ def make_row(treebank: Treebank, group: ParserGroup) -> list[Cell]:
         f"{first.train_trees:,} ({treebank.name})",
         f"{treebank.test_name}, {len(treebank.test):,} sentences",
         group.mean(lambda result: result.score.f1),
+        bootstrap_f1_margin([result.score for result in group.evaluations]),
         group.f1_std,
         group.mean(lambda result: result.score.recall),
         group.mean(lambda result: result.score.precision),
@@ -218,6 +221,7 @@ def make_grammar_row(treebank: Treebank, grammar: GrammarEvaluation) -> list[Cel
         f"{grammar.train_trees:,} ({treebank.name})",
         f"{treebank.test_name}, {len(treebank.test):,} sentences",
         score.f1,
+        bootstrap_f1_margin([score]),
         None,
         score.recall,
         score.precision,
@@ -237,7 +241,8 @@ def make_notes(
         f"well-formed hypothesis of the beam, or the first one, repaired. F1 of first hypothesis is that of "
         f"the first one alone, repaired; well-formed is the percentage that needs no repair. Rows that are "
         f"not ours are the paper's Table 4, on another test set: they show what is reached with how much "
-        f"data, and are not comparable with our rows. ± is the standard deviation between seeds.",
+        f"data, and are not comparable with our rows. ± 95 %: bootstrap over test sentences; ± between "
+        f"seeds: their standard deviation.",
         compare_with_grammars(results, grammars),
     ]
     for result in results:
@@ -260,11 +265,16 @@ def compare_with_grammars(results: Sequence[ParserEvaluation], grammars: Sequenc
         for grammar in grammars:
             if (grammar.parser_input, grammar.train_trees) == (grammar_input, first.train_trees):
                 difference = f1 - grammar.score.f1
+                margin = bootstrap_f1_margin([result.score for result in group.evaluations], grammar.score)
+                side = "above" if difference > 0 else "below"
                 parts.append(
                     f"{INPUT_NAMES[first.parser_input]}, {first.train_trees:,} trees, {first.steps:,} steps: "
-                    f"{abs(difference):.1f} {'above' if difference > 0 else 'below'} the grammar"
+                    f"{abs(difference):.1f} ± {margin:.1f} {side} the grammar"
                 )
-    return f"F1 beside a PCFG estimated from the same trees (docs/paper.md): {'; '.join(parts)}."
+    return (
+        f"F1 beside a PCFG estimated from the same trees (docs/paper.md): {'; '.join(parts)}. ± is a 95 % "
+        f"interval by paired bootstrap over test sentences, without the variance of seeds."
+    )
 
 
 def write_files(

@@ -111,8 +111,11 @@ class Assembler:
 
     def assemble(self, job: TextJob) -> Translation:
         """Join the sentences of a text. The n-th alternative is made of the n-th best of each."""
+        expanded = job.expand()
+        if len(expanded.sentences) > 1:
+            self.reviewer.review_text(expanded.sentences)
         notes, corrections = collect_notes(job), list(job.corrections)
-        job = job.expand()
+        job = expanded
         sentences = job.sentences
         count = max([len(sentence.hypotheses) for sentence in sentences], default=1)
         best = self._create_version(job, [0] * len(sentences), self.objective, notes)
@@ -240,7 +243,7 @@ def join_alignments(sentences: list[SentenceJob], ranks: list[int]) -> Alignment
 
 
 def join_confidences(sentences: list[SentenceJob], ranks: list[int]) -> float | None:
-    """Return the mean confidence of the sentences, weighted by their output tokens.
+    """Return the mean confidence of the sentences, weighted by their output tokens, or else source tokens.
 
     It is the share of the text that is expected to be adequate; None where a sentence has no confidence.
     """
@@ -248,7 +251,7 @@ def join_confidences(sentences: list[SentenceJob], ranks: list[int]) -> float | 
     for sentence, rank in zip(sentences, ranks, strict=True):
         if sentence.confidences is None:
             return None
-        length = len(sentence.hypotheses[rank].tokens) + 1
+        length = (len(sentence.hypotheses[rank].tokens) or len(sentence.plain_source) - 1) + 1
         total += length * sentence.confidences[rank]
         weight += length
     return total / weight if weight and not math.isnan(total) else None

@@ -47,8 +47,8 @@ class SentenceJob:
     """A sentence of a text, and its results once it is decoded."""
 
     __slots__ = (
-        "alignments", "confidences", "hypotheses", "is_last", "kept_positions", "must_retry", "notes",
-        "outputs", "repair", "request", "restoration", "terms", "text",
+        "alignments", "confidences", "hypotheses", "is_last", "is_part", "kept_positions", "missing_terms",
+        "must_retry", "notes", "outputs", "repair", "request", "restoration", "terms", "text",
     )  # fmt: skip
 
     def __init__(
@@ -61,8 +61,10 @@ class SentenceJob:
     ) -> None:
         self.text, self.request, self.restoration = text, request, restoration
         self.terms = terms  # of the glossary
+        self.missing_terms: tuple[Hypothesis, list[TermMatch]] | None = None  # of the hypothesis last checked
         self.kept_positions = kept_positions  # of source tokens, if others annotate terms
         self.is_last = False  # in its text: progress counts texts
+        self.is_part = False  # of a sentence that was too long, or was not translated as a whole
         self.hypotheses: list[Hypothesis] = []
         self.outputs: list[str] | None = None  # the texts of the hypotheses, once they are detokenized
         self.alignments: list[Alignment] | None = None  # of the hypotheses, if requested

@@ -21,6 +21,7 @@ from manyheads.text.term_matching import TermMatch
 
 MAX_LENGTH_FACTOR = 4  # times the length that the model was trained for: longer words are split
 MAX_TOKEN_CHARACTERS = 40  # a text with more of them per token is not encoded to see whether it is too long
+LONG_WORD_COPIED = "long word copied"  # what translations note
 LANGUAGE_TAG = re.compile(r">>[\w-]+<<\s*")  # selects the target language of a multilingual model
 
 
@@ -46,26 +47,43 @@ class SentenceSplitter:
             part
             for segment in segments
             for whole in (protector.split_at_long_spans(segment) if segment.is_translatable else [segment])
-            for part in (self._shorten_sentence(whole.text) if whole.is_translatable else [whole])
+            for part in (self._shorten_sentence(whole.text, protector) if whole.is_translatable else [whole])
         ]
 
-    def _shorten_sentence(self, text: str) -> Iterator[Segment]:
-        """Split a long sentence where possible; otherwise warn. Words are split only far beyond the limit."""
-        for part in segmentation.split_long_sentence(
-            text, lambda piece: self._count_tokens(piece) <= self.max_length
-        ):
+    def _shorten_sentence(self, text: str, protector: SentenceProtector) -> Iterator[Segment]:
+        """Split a long sentence where possible; otherwise warn. Words that are no language are copied.
+
+        Other words are split only far beyond the limit.
+        """
+        for part in segmentation.split_long_sentence(text, self._fits):
             length = self._count_tokens(part)
             if length <= self.max_length:
                 yield from segmentation.split_edges(part)
                 continue
+            if protector.protect(part) is None:
+                yield Segment(part, False)
+                continue
+            is_copied = protector.is_meaningless(part, self._fits)
+            what_happens = (
+                "copied"
+                if is_copied
+                else "translated as it is"
+                if self._is_acceptable(part)
+                else "translated in parts of words"
+            )
             warnings.warn(
                 f"a sentence of {length} tokens cannot be split, and the model was trained with at most "
-                f"{self.max_length}: {part[:40]!r}... is translated "
-                + ("as it is" if self._is_acceptable(part) else "in parts of words"),
+                f"{self.max_length}: {part[:40]!r}... is {what_happens}",
                 stacklevel=2,
             )
+            if is_copied:
+                yield Segment(part, False, LONG_WORD_COPIED)
+                continue
             for piece in segmentation.split_in_halves(part, self._is_acceptable):
                 yield from segmentation.split_edges(piece)
+
+    def _fits(self, text: str) -> bool:
+        return self._count_tokens(text) <= self.max_length
 
     def _is_acceptable(self, text: str) -> bool:
         """Return whether a sentence that is too long is translated as a whole all the same."""
@@ -85,6 +103,7 @@ class SplitText(NamedTuple):
     segments: list[Segment]
     sentences: list[ProtectedSentence]
     corrections: tuple[MemoryMatch, ...] = ()
+    are_parts: tuple[bool, ...] = ()  # of sentences that were too long, if one was
 
 
 class TextPreparer:
@@ -148,13 +167,20 @@ class TextPreparer:
         segments = self.splitter.split(rest, self.options.split)
         corrections = self._use_corrections(memory, segments) if memory and not tag else ()
         if len(text) > self.splitter.max_encoded_characters:
-            segments = self.splitter.shorten(segments, self.protector)
+            return self._shorten(SplitText(tag, segments, [], corrections))
         return self._protect(tag, segments)._replace(corrections=corrections)
 
     def _shorten(self, split: "SplitText") -> "SplitText":
         """Split sentences that are too long."""
-        shortened = self._protect(split.tag, self.splitter.shorten(split.segments, self.protector))
-        return shortened._replace(corrections=split.corrections)
+        segments: list[Segment] = []
+        sentences: list[ProtectedSentence] = []
+        are_parts: list[bool] = []
+        for segment in split.segments:
+            own = self._protect(split.tag, self.splitter.shorten([segment], self.protector))
+            segments += own.segments
+            sentences += own.sentences
+            are_parts += [len(own.segments) > 1] * len(own.sentences)
+        return split._replace(segments=segments, sentences=sentences, are_parts=tuple(are_parts))
 
     # ---- corrections
 
@@ -211,11 +237,14 @@ class TextPreparer:
             else:
                 request = self._create_request(own_ids, has_prefix)
                 sentences.append(SentenceJob(own_text, request, protected.restoration))
+        for sentence, part in zip(sentences, split.are_parts or [is_part] * len(sentences), strict=True):
+            sentence.is_part = part
         job = TextJob(text, split.segments, sentences)
         job.corrections = split.corrections
         if not is_part:
             job.notes = self._find_language_notes(job)
             job.notes += tuple(MATCH_NOTES[match.match] for match in split.corrections)
+            job.notes += tuple(segment.note for segment in split.segments if segment.note)
         return job
 
     def _create_term_job(

@@ -4,14 +4,14 @@ A sentence in which there is nothing of the kind costs one search.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from manyheads.glossary import TermConstraints
 from manyheads.text.casing import is_all_capitals, to_sentence_case
 from manyheads.text.languages import LANGUAGES_BY_SCRIPT, get_base_language, get_script_pattern
-from manyheads.text.masks import join_codes, mask, select_masked, split_at
+from manyheads.text.masks import extend_to_word, join_codes, mask, select_masked, split_at
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment, has_words, split_edges
 from manyheads.text.subwords import SubwordTokenizer
@@ -24,6 +24,7 @@ LANGUAGES_WITH_CASE = frozenset(
     for code in LANGUAGES_BY_SCRIPT[script].split()
 )
 INNER_DOT = re.compile(r"\.[A-Za-z]")  # of a host or file name
+LETTERS = re.compile(r"[^\W\d_]{2}")  # a word, rather than a letter among marks
 SPAN_FILLER = "0"  # in place of spans where only the letters around them matter
 MIN_LONG_SPAN = 64  # characters of a span at which a sentence that is too long is split first
 ASCII = frozenset(map(chr, range(0x20, 0x7F)))
@@ -90,11 +91,19 @@ class SentenceProtector:
         return sentence._replace(encoded=encoded, terms=terms)
 
     def split_at_long_spans(self, segment: Segment) -> list[Segment]:
-        """Return a segment without long text that is copied, such as URLs of many tokens."""
+        """Return a segment without long text that is copied, such as URLs of many tokens.
+
+        Of a word with several addresses or codes nothing is translated.
+        """
         if len(segment.text) < MIN_LONG_SPAN:
             return [segment]
-        joined = join_codes(segment.text, self.find_spans(segment.text))
-        spans = [span for span in joined if span.end - span.start >= MIN_LONG_SPAN]
+        single = self.find_spans(segment.text)
+        unjoined = set(single)
+        spans = [
+            span if span in unjoined else extend_to_word(segment.text, span)
+            for span in join_codes(segment.text, single)
+            if span.end - span.start >= MIN_LONG_SPAN
+        ]
         return self.split_at_spans(segment.text, spans) if spans else [segment]
 
     def split_at_spans(self, text: str, spans: Sequence[Span]) -> list[Segment]:
@@ -104,6 +113,20 @@ class SentenceProtector:
             for part, is_span in split_at(text, join_codes(text, spans))
             for segment in ([Segment(part, False)] if is_span else split_edges(part))
         ]
+
+    def is_meaningless(self, word: str, fits: Callable[[str], bool]) -> bool:
+        """Return whether a word that is longer than the model's sentences is left as it is.
+
+        Writing systems with case have spaces between words. Others may have none, or people leave them out:
+        what holds their letters is translated. So are words between addresses, tags and the like that fit.
+        """
+        if get_base_language(self.language) not in LANGUAGES_WITH_CASE:
+            script = get_script_pattern(self.language)
+            if script is None or script.search(word):
+                return False
+        spans = join_codes(word, self.find_spans(word))
+        parts = [part for part, is_span in split_at(word, spans) if not is_span]
+        return not (any(map(LETTERS.search, parts)) and all(map(fits, parts)))
 
     def protect_part(self, text: str, is_upper: bool) -> ProtectedSentence:
         """Return what is encoded of a text without spans."""

@@ -8,20 +8,22 @@ failures of any model, all others as those of calibrated models.
 import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import accumulate, islice
 
 from manyheads.confidence.calibration import ConfidenceModel
-from manyheads.confidence.detectors import cut_loop, find_failures
+from manyheads.confidence.detectors import cut_loop, find_failures, find_loop_spans
 from manyheads.config import DecodingConfig
 from manyheads.inference.engine import Engine, ScoreDetail
 from manyheads.pipeline.jobs import Decoding, SentenceJob, TranslationOptions
-from manyheads.pipeline.preparation import derive_seed
+from manyheads.pipeline.preparation import derive_seed, split_language_tag
 from manyheads.pipeline.term_review import TERM_MISSING, TermReviewer
 from manyheads.search.options import Hypothesis, Request, length_penalty
 
 RETRY_BEAM, RETRY_NO_REPEAT = 8, 3
 RETRY_TEMPERATURE, RETRY_SAMPLES = 0.5, 4
-SECOND_TRY = "second try"
+EVEN_CHANCE = 0.5  # the confidence below which a sentence is probably not adequate
+MAX_LOOPS = 8  # in a text: with more, nothing that may be copied is kept
+SECOND_TRY, REPETITION_COPIED = "second try", "repeating parts copied"
 
 
 class Reviewer:
@@ -56,6 +58,28 @@ class Reviewer:
             if failure is not None:
                 sentence.notes.append(failure)
 
+    def review_text(self, sentences: Sequence[SentenceJob]) -> None:
+        """Copy sentences of a text that repeat each other's outputs, where the text as a whole is a loop.
+
+        It concerns parts of sentences, and sentences that failed at first or are probably not adequate.
+        """
+        if self.confidence is None or not self.can_retry:
+            return
+        left = [own for own in sentences if own.is_part or own.must_retry or is_doubtful(own)]
+        if len(left) < 2:
+            return
+        source = [token for own in sentences for token in own.plain_source[:-1]]
+        for number in range(MAX_LOOPS + 1):
+            outputs = [own.hypotheses[0].tokens for own in sentences]
+            spans = find_loop_spans([token for output in outputs for token in output], source)
+            overlapping = find_overlapping(list(map(len, outputs)), spans)
+            repeating = {own for own, overlaps in zip(sentences, overlapping, strict=True) if overlaps}
+            copied = left if spans and number == MAX_LOOPS else [own for own in left if own in repeating]
+            if not copied:
+                return
+            for own in copied:
+                copy_source(own)
+
     def retry(self, sentences: Sequence[SentenceJob]) -> None:
         """Decode sentences that failed again, as `plan_retry` says."""
         for decoding in self.plan_retry(sentences):
@@ -70,7 +94,7 @@ class Reviewer:
         The candidate with the highest confidence that no detector finds fault with is kept. If there is none,
         the best of all is, and its loops are cut.
         """
-        lacking = yield from self._force_terms(sentences)
+        lacking = self._force_terms(sentences)
         if self.confidence is not None and self.can_retry:
             failures = self._find_failures([(own, own.hypotheses[0]) for own in sentences])
             failed = [
@@ -84,12 +108,12 @@ class Reviewer:
                 if self.terms.find_missing(sentence):
                     sentence.notes.append(TERM_MISSING)
 
-    def _force_terms(self, sentences: Sequence[SentenceJob]) -> Generator[Decoding, None, list[SentenceJob]]:
-        """Have the sentences that lack terms decoded with them. Return these sentences."""
+    def _force_terms(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
+        """Put missing terms into the translations of sentences. Return those that lacked some."""
         if self.terms is None:
             return []
         lacking = [own for own in sentences if own.terms and self.terms.find_missing(own)]
-        yield from self.terms.plan_forcing(lacking, self._score_detail)
+        self.terms.force(lacking)
         self._set_confidences(lacking)
         return lacking
 
@@ -225,3 +249,28 @@ class Reviewer:
         values = iter(computed)
         for sentence in sentences:
             sentence.confidences = [next(values) for _ in sentence.hypotheses]
+
+
+def is_doubtful(sentence: SentenceJob) -> bool:
+    """Return whether a sentence is probably not adequate, as far as its confidence is known."""
+    confidences = sentence.confidences
+    return confidences is not None and confidences[0] < EVEN_CHANCE
+
+
+def find_overlapping(lengths: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[bool]:
+    """Return which parts of so many tokens hold a token of the spans of the whole, which are in order."""
+    overlapping, first = [], 0
+    for length, end in zip(lengths, accumulate(lengths), strict=True):
+        while first < len(spans) and spans[first][1] <= end - length:
+            first += 1
+        overlapping.append(first < len(spans) and spans[first][0] < end and length > 0)
+    return overlapping
+
+
+def copy_source(sentence: SentenceJob) -> None:
+    """Leave a sentence as it is, in place of its translation."""
+    sentence.hypotheses = [Hypothesis([], [], 0.0, 0.0)]
+    sentence.outputs = [split_language_tag(sentence.text)[1]]
+    sentence.alignments = None if sentence.alignments is None else [[]]
+    sentence.confidences = None if sentence.confidences is None else [0.0]
+    sentence.notes.append(REPETITION_COPIED)

@@ -22,9 +22,11 @@ from manyheads.playground.phrases import BARE, FOOD, HABITS, PhraseSampler
 from manyheads.playground.vocabulary import HABITATS
 
 SOCIAL = ("go", "eat", "work", "cook", "read", "sing", "alone", "together", "well")
-OBSERVED = ("yesterday", "last night", "two days ago", "now")  # times at which an animal can be observed
+# Times at which an animal can be observed.
+OBSERVED = ("today", "yesterday", "last night", "two days ago", "now")
 MOMENTARY = ("thank", "answer", "ask", "invite")  # too short for the progressive
 UNPLANNED = ("hug", "laugh", "cry", "smile", "follow", "hide")  # verbs without modals
+PARTS_OF_DAY = ("morning", "afternoon", "evening")  # not for every meal
 LOCAL = ("bus", "subway", "bicycle", "taxi", "car")
 
 
@@ -107,6 +109,8 @@ class ClauseSampler(PhraseSampler):
             return None
         if is_animal(clause.subject) and not (time.frequency or time.en in OBSERVED):
             return None
+        if is_meal(clause.object) and (time.scale or time.en.endswith(PARTS_OF_DAY)):
+            return None
         counted = type(clause.object) is Phrase and clause.object.count > 0
         return None if time.frequency and (clause.question or counted) else time
 
@@ -160,7 +164,8 @@ class ClauseSampler(PhraseSampler):
         many = clause.subject is not None and is_plural(clause.subject)
         if (manner.en == "together" and not many) or (manner.en == "alone" and many):
             return clause
-        if manner.en in ("early", "late") and clause.time and clause.time.scale == "clock":
+        has_time = clause.time and (clause.time.scale == "clock" or clause.time.en == "soon")
+        if manner.en in ("early", "late") and has_time:
             return clause
         unsettled = clause.time or clause.tense == "progressive" or is_indefinite(clause.object)
         if manner.en == "well" and unsettled:
@@ -205,6 +210,12 @@ def is_indefinite(entity: Entity | None) -> bool:
     if type(entity) is not Phrase:
         return entity is not None
     return not (entity.determiner in ("the", "this") or entity.possessor or entity.noun.category in BARE)
+
+
+def is_meal(entity: Entity | None) -> bool:
+    if type(entity) is Coordination:
+        return is_meal(entity.first)
+    return type(entity) is Phrase and entity.noun.category == "meal"
 
 
 def is_food(entity: Entity | None) -> bool:

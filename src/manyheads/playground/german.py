@@ -49,6 +49,7 @@ from manyheads.playground.meaning import (
     Sentence,
     Verb,
     WeatherClause,
+    get_person,
     get_sex,
     is_plural,
 )
@@ -63,9 +64,10 @@ CONTRACTIONS = {
     "zu der": "zur",
 }
 MEASURE_GENDERS = {"Tasse": "f", "Glas": "n", "Paar": "n", "Stück": "n", "Schüssel": "f"}
-UNMISTAKABLE = ("mich", "mir", "ihn", "ihm", "ihr", "uns", "ihnen")  # "sie" could also be the subject
-# Negated with nicht, never with kein: Fußball spielen, Schach spielen, Klavier spielen.
-PART_OF_THE_VERB = ("sport", "racket", "board", "instrument")
+# Only objects; "sie" could also be the subject.
+UNMISTAKABLE = ("mich", "mir", "dich", "dir", "ihn", "ihm", "ihr", "uns", "ihnen")
+# Negated with nicht, never with kein: Fußball spielen, Schach spielen, Klavier spielen, zu Mittag essen.
+PART_OF_THE_VERB = ("sport", "racket", "board", "instrument", "meal")
 MODALS = {"can": "können", "want": "wollen", "must": "müssen"}
 
 
@@ -192,6 +194,8 @@ def realize_objects(clause: Clause, verb: Verb) -> tuple[list[str], list[str], l
     definite: list[str] = []
     indefinite: list[str] = []
     object_ = clause.object
+    if verb.de_object == "sich":
+        pronouns.append(choose_reflexive(clause.subject))
     if object_ is None or type(object_) is Gap or clause.question in ("what", "whom"):
         return pronouns, definite, indefinite, []
     preposition, _, case = verb.de_object.rpartition(" ")
@@ -203,6 +207,14 @@ def realize_objects(clause: Clause, verb: Verb) -> tuple[list[str], list[str], l
     else:
         (definite if is_definite(object_) else indefinite).append(text)
     return pronouns, definite, indefinite, []
+
+
+def choose_reflexive(subject: Entity | None) -> str:
+    """Return the reflexive pronoun of a subject; of a command, dich."""
+    person = 2 if subject is None else get_person(subject)
+    if person == 3:
+        return "sich"
+    return "uns" if subject is not None and is_plural(subject) else "mich" if person == 1 else "dich"
 
 
 def realize_middle_field(clause: Clause) -> list[str]:

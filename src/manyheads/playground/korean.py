@@ -3,25 +3,32 @@
 Two registers, each with one set of endings:
   plain   해라체   나는 집에 간다.   너는 집에 가니?   집에 가라.
   polite  해요체   저는 집에 가요.   집에 가요?        집에 가세요.
-In the polite register the addressee is not named, as in speech. The honorific -시- is used in polite commands
-only.
+In the polite register the addressee is not named as a subject, as in speech; as an object it is 당신.
+Elders, teachers and guests are honored in the polite register: as subject with -시- and 께서 (할머니께서는
+주무세요), as recipient with 께 and verbs like 드리다. They are counted with 분 in both registers. Polite
+commands have -시- too.
 
 Topic or subject: the subject of a main clause takes 은/는. It takes 이/가 if it is not a topic: with a number
 (학생 두 명이), in existential sentences (고양이가 있다), as a question word (누가), and in relative, reported
 and causal clauses.
 
-A possessor that must refer to the subject is 자신의. "my" is 내 or 제, but 우리 for elders and homes. The
-plural is marked with 들 for people and after 이 (these), never with a number.
+A possessor that must refer to the subject is 자신의. The subject's own family and friends have none:
+나는 어머니를 사랑한다. "my" is 내 or 제, but 우리 for elders and homes. The plural is marked with 들 for
+people and after 이 (these), never with a number. A reason is expressed with -아서 (비가 와서).
 """
+
+from dataclasses import replace
 
 from manyheads.playground.korean_morphology import (
     ADJECTIVE,
     COPULA,
+    HUMBLE_STEMS,
     VERB,
     add_particle,
     conjugate,
     form_attributive_adjective,
     form_command,
+    honor,
 )
 from manyheads.playground.meaning import (
     CausalSentence,
@@ -47,6 +54,16 @@ from manyheads.playground.meaning import (
 from manyheads.playground.word_tables import KOREAN_NUMBERS
 
 OUR = ("어머니", "아버지", "할머니", "할아버지", "삼촌", "이모", "선생님", "집")
+POLITE_PRONOUNS = {"나": "저", "너": "당신"}
+HONORIFIC_PARTICLES = {"은": "께서는", "이": "께서", "에게": "께"}
+
+
+def is_own(possessor: Entity, subject: Entity | None) -> bool:
+    """Return whether the possessor is the subject: I ... my, he ... his."""
+    if subject is None or type(possessor) is not Pronoun:
+        return False
+    same = possessor.person == get_person(subject) and possessor.plural == is_plural(subject)
+    return refers_back(possessor, subject) or (possessor.person < 3 and same)
 
 
 # ---- phrases
@@ -64,7 +81,7 @@ class KoreanRealizer:
         if type(entity) is Phrase:
             return self.realize_phrase(entity, subject)
         if type(entity) is Pronoun:
-            return "저" if self.polite and entity.ko == "나" else entity.ko
+            return POLITE_PRONOUNS.get(entity.ko, entity.ko) if self.polite else entity.ko
         if type(entity) is Coordination:
             first = add_particle(self.realize_entity(entity.first), "과")
             return f"{first} {self.realize_entity(entity.second)}"
@@ -82,11 +99,11 @@ class KoreanRealizer:
             text = f"{form_attributive_adjective(phrase.adjective)} {text}"
         if phrase.possessor:
             owner = self.realize_possessor(phrase.possessor, noun, subject)
-            text = f"{'우리의' if owner == '우리' and phrase.adjective else owner} {text}"
+            text = f"{'우리의' if owner == '우리' and phrase.adjective else owner} {text}".lstrip()
         elif phrase.determiner == "this":
             text = f"이 {text}"
         if phrase.relative:
-            text = f"{self.realize_clause(phrase.relative, 'attribute', '이')} {text}"
+            text = f"{self.realize_clause(phrase.relative, 'attribute', '이', head=phrase)} {text}"
         return text
 
     def marks_plural(self, phrase: Phrase) -> bool:
@@ -94,21 +111,43 @@ class KoreanRealizer:
             return True
         return phrase.determiner == "this" and phrase.noun.measure is None
 
+    def honors(self, entity: Entity | None) -> bool:
+        return self.polite and type(entity) is Phrase and entity.noun.honored
+
+    def mark(self, entity: Entity, particle: str, subject: Entity | None = None) -> str:
+        """Realize an entity with a particle, which is honorific if the entity is honored."""
+        text = self.realize_entity(entity, subject)
+        if self.honors(entity) and particle in HONORIFIC_PARTICLES:
+            return text + HONORIFIC_PARTICLES[particle]
+        return add_particle(text, particle)
+
     def realize_possessor(self, possessor: Entity, noun: Noun, subject: Entity | None) -> str:
+        if noun.category == "kin" and is_own(possessor, subject):
+            return ""
         if refers_back(possessor, subject):
             return "자신들의" if is_plural(possessor) else "자신의"
         if type(possessor) is Pronoun and possessor.person < 3:
             if possessor.plural or noun.ko in OUR:
                 return "우리"
-            return "네" if possessor.person == 2 else "제" if self.polite else "내"
+            if possessor.person == 1:
+                return "제" if self.polite else "내"
+            return "당신의" if self.polite else "네"
         return f"{self.realize_entity(possessor)}의"
 
     # ---- clauses
 
     def realize_clause(
-        self, clause: Clause, ending: str, subject_particle: str = "은", speaker: Entity | None = None
+        self,
+        clause: Clause,
+        ending: str,
+        subject_particle: str = "은",
+        speaker: Entity | None = None,
+        head: Phrase | None = None,
     ) -> str:
-        """Realize a clause with the verb last. In reported speech, 자신의 refers to the speaker."""
+        """Realize a clause with the verb last, or a relative clause of a head.
+
+        In reported speech, 자신의 refers to the speaker.
+        """
         words = []
         fronted = clause.fronted and not has_relative(clause.subject)  # the time would attach to it
         if clause.time and fronted:
@@ -121,7 +160,8 @@ class KoreanRealizer:
         if clause.question in ("when", "why"):
             words.append("언제" if clause.question == "when" else "왜")
         words += self.realize_complements(clause)
-        words.append(self.realize_predicate(clause, ending))
+        predicate = self.realize_predicate(clause, ending, head)
+        words.append(predicate.replace(" 것이", " 거") if self.polite else predicate)  # 갈 거라고, 갈 거고
         if words[-2:-1] == ["잘"] and type(clause.predicate) is Verb and clause.predicate.ko == "하":
             words[-2:] = ["잘" + words[-1]]  # 잘하다 is one word, 잘 치다 is two
         return " ".join(words)
@@ -135,8 +175,8 @@ class KoreanRealizer:
         if self.polite and type(subject) is Pronoun and subject.person == 2:
             return ""
         if type(subject) is Phrase and subject.count:
-            subject_particle = "이"
-        return add_particle(self.realize_entity(subject, speaker), subject_particle)
+            return add_particle(self.realize_entity(subject, speaker), "이")
+        return self.mark(subject, subject_particle, speaker)
 
     def realize_complements(self, clause: Clause) -> list[str]:
         """Realize companion, place, recipient, means, object, goal and manner, in this order."""
@@ -149,8 +189,8 @@ class KoreanRealizer:
         if clause.question == "where":
             words.append("어디에" if verb.takes_goal or verb.takes_location else "어디에서")
         if clause.place:
-            words.append(clause.place.noun.ko + ("에" if verb.places == "plant" else "에서"))
-        to_whom = [self.realize_entity(clause.recipient, subject) + "에게"] if clause.recipient else []
+            words.append(add_particle(clause.place.noun.ko, verb.ko_place))
+        to_whom = [self.mark(clause.recipient, "에게", subject)] if clause.recipient else []
         if not has_relative(clause.object):
             words += to_whom
         if clause.means:
@@ -158,32 +198,37 @@ class KoreanRealizer:
         if clause.question in ("what", "whom"):
             words.append(add_particle("무엇" if clause.question == "what" else "누구", verb.ko_particle))
         elif clause.object and type(clause.object) is not Gap:
-            words.append(add_particle(self.realize_entity(clause.object, subject), verb.ko_particle))
+            words.append(self.mark(clause.object, verb.ko_particle, subject))
         if has_relative(clause.object):  # the recipient would attach to it
             words += to_whom
         if clause.goal:
-            words.append(clause.goal.noun.ko + "에")
+            words.append(add_particle(clause.goal.noun.ko, verb.ko_goal))
         if clause.manner:
             words.append(clause.manner.ko)
         return words
 
-    def realize_predicate(self, clause: Clause, ending: str) -> str:
+    def realize_predicate(self, clause: Clause, ending: str, head: Phrase | None = None) -> str:
         predicate = clause.predicate
         third = clause.subject is not None and get_person(clause.subject) == 3
-        rest = (clause.tense, clause.modal, third, clause.negative, ending)
+        honorific = self.honors(head if type(clause.subject) is Gap else clause.subject)
+        rest = (clause.tense, clause.modal, third, clause.negative, ending, honorific)
         if type(predicate) is Noun:
             return conjugate(predicate.ko, "", COPULA, *rest)
         assert not isinstance(predicate, Noun)
-        if (
-            type(predicate) is Verb
-            and predicate.is_stative
-            and clause.tense == "past"
-            and ending == "attribute"
-        ):
-            return predicate.ko + "던"  # 우리가 알던 사람: it lasted
-        return conjugate(
-            predicate.ko, predicate.ko_class, VERB if type(predicate) is Verb else ADJECTIVE, *rest
-        )
+        if type(predicate) is not Verb:
+            return conjugate(predicate.ko, predicate.ko_class, ADJECTIVE, *rest)
+        stem, stem_class = self.choose_stem(clause, predicate, head)
+        if predicate.is_stative and clause.tense == "past" and ending == "attribute":
+            lasting = honor("", stem, stem_class, VERB)[1] if honorific else stem
+            return lasting + "던"  # 우리가 알던 사람: it lasted
+        return conjugate(stem, stem_class, VERB, *rest)
+
+    def choose_stem(self, clause: Clause, verb: Verb, head: Phrase | None = None) -> tuple[str, str]:
+        """Return the stem of the verb and its class: humble if it is done for somebody who is honored."""
+        affected = (clause.recipient, head if type(clause.object) is Gap else clause.object)
+        if verb.ko in HUMBLE_STEMS and any(self.honors(entity) for entity in affected):
+            return HUMBLE_STEMS[verb.ko], ""
+        return verb.ko, verb.ko_class
 
     # ---- sentences
 
@@ -191,13 +236,15 @@ class KoreanRealizer:
         if type(sentence) is Clause:
             return self.realize_main_clause(sentence)
         if type(sentence) is CompoundSentence:
-            first = self.realize_clause(sentence.first, "고" if sentence.conjunction == "and" else "지만")
-            return f"{first} {self.realize_clause(sentence.second, self.ending)}."
+            return self.realize_compound(sentence)
         if type(sentence) is CausalSentence:
             return self.realize_causal(sentence) + "."
         if type(sentence) is ReportedSpeech:
-            speaker = add_particle(self.realize_entity(sentence.speaker), "은")
-            verb = conjugate(sentence.verb.ko, "", VERB, "present", None, False, False, self.ending)
+            speaker = self.mark(sentence.speaker, "은")
+            honorific = self.honors(sentence.speaker)
+            verb = conjugate(
+                sentence.verb.ko, "", VERB, "present", None, False, False, self.ending, honorific
+            )
             return (
                 f"{speaker} {self.realize_clause(sentence.content, 'quote', '이', sentence.speaker)} {verb}."
             )
@@ -205,6 +252,14 @@ class KoreanRealizer:
             return self.realize_weather(sentence, self.ending) + "."
         assert type(sentence) is ExistentialClause
         return self.realize_existence(sentence)
+
+    def realize_compound(self, sentence: CompoundSentence) -> str:
+        """Realize two clauses. The family of the first subject has no possessor in the second, either."""
+        first = self.realize_clause(sentence.first, "고" if sentence.conjunction == "and" else "지만")
+        other = sentence.second.subject
+        is_family = type(other) is Phrase and other.noun.category == "kin"
+        owner = sentence.first.subject if is_family else None
+        return f"{first} {self.realize_clause(sentence.second, self.ending, speaker=owner)}."
 
     def realize_main_clause(self, clause: Clause) -> str:
         if clause.question:
@@ -214,22 +269,21 @@ class KoreanRealizer:
         assert type(clause.predicate) is Verb
         words = [clause.time.ko] if clause.time else []
         words += self.realize_complements(clause)
-        words.append(form_command(clause.predicate, clause.negative, self.polite))
+        words.append(form_command(*self.choose_stem(clause, clause.predicate), clause.negative, self.polite))
         return " ".join(words) + "."
 
     def realize_causal(self, sentence: CausalSentence) -> str:
-        reason, result = sentence.reason, sentence.result
+        """Realize a reason and its result. The tense is that of the result: 피곤해서 집에 갔다."""
+        reason, result = replace(sentence.reason, tense="present"), sentence.result
         if type(reason) is WeatherClause:
-            return f"{self.realize_weather(reason, '기')} 때문에 {self.realize_clause(result, self.ending)}"
+            return f"{self.realize_weather(reason, '어서')} {self.realize_clause(result, self.ending)}"
         assert type(reason) is Clause
         if result.subject is not reason.subject:
-            return (
-                f"{self.realize_clause(reason, '기', '이')} 때문에 {self.realize_clause(result, self.ending)}"
-            )
+            return f"{self.realize_clause(reason, '어서', '이')} {self.realize_clause(result, self.ending)}"
         subject = self.realize_subject(result, "은")
-        reason_text = self.realize_clause(reason, "기", "은").removeprefix(subject + " ")
+        reason_text = self.realize_clause(reason, "어서", "은").removeprefix(subject + " ")
         rest = self.realize_clause(result, self.ending).removeprefix(subject + " ")
-        return f"{subject} {reason_text} 때문에 {rest}"
+        return f"{subject} {reason_text} {rest}"
 
     def realize_weather(self, weather: WeatherClause, ending: str) -> str:
         predicate, before = weather.predicate, ""
@@ -246,9 +300,12 @@ class KoreanRealizer:
 
     def realize_existence(self, existence: ExistentialClause) -> str:
         what = add_particle(self.realize_entity(existence.phrase), "이")
-        stem = "없" if existence.negative else "있"
+        honorific = self.honors(existence.phrase)
+        stem = "없" if existence.negative and not honorific else "있"
         ending = self.asking if existence.is_question else self.ending
-        verb = conjugate(stem, "있", VERB, existence.tense, None, True, False, ending)
+        verb = conjugate(stem, "있", VERB, existence.tense, None, True, False, ending, honorific)
+        if existence.negative and honorific:
+            verb = f"안 {verb}"
         return f"{existence.place.noun.ko}에 {what} {verb}{'?' if existence.is_question else '.'}"
 
 

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from manyheads.playground.meaning import Adjective, Tense, Verb
+from manyheads.playground.meaning import Adjective, Tense
 
 FIRST_SYLLABLE, VOWELS, FINALS = 0xAC00, 21, 28
 NIEUN, DIGEUT, RIEUL, BIEUP, SSANGSIOT = 4, 7, 8, 17, 20  # as final consonants
@@ -98,6 +98,28 @@ def contract(stem: str) -> str:
 Predicate = tuple[str, str, str, str]  # preceding text, stem, class of the stem, class of the word
 
 VERB, ADJECTIVE, BEING, COPULA, PAST = "verb", "adjective", "있다", "이다", "past"
+HONORIFIC = "시"  # the class of a stem that ends in the honorific -시-
+
+# Stems whose honorific is another word.
+HONORIFIC_STEMS = {
+    "먹": "드시",
+    "마시": "드시",
+    "자": "주무시",
+    "있": "계시",
+    "가지고 있": "가지고 계시",
+    "말하": "말씀하시",
+    "아프": "편찮으시",
+}
+# Stems that are another word if the action is for somebody who is honored: 할머니께 드리다.
+HUMBLE_STEMS = {
+    "주": "드리",
+    "보여 주": "보여 드리",
+    "빌려주": "빌려드리",
+    "보내": "보내 드리",
+    "물어보": "여쭤보",
+    "전화하": "전화드리",
+    "돕": "도와드리",
+}
 
 
 def make_predicate(stem: str, stem_class: str, word_class: str) -> Predicate:
@@ -114,13 +136,29 @@ def negate(before: str, stem: str, stem_class: str, word_class: str) -> Predicat
     return f"{before}{stem}지 ", "않", "", VERB if word_class == VERB else ADJECTIVE
 
 
-def add_modal(modal: str, third_person: bool, negative: bool, stem: str, stem_class: str) -> Predicate:
+def honor(before: str, stem: str, stem_class: str, word_class: str) -> Predicate:
+    """Add the honorific -시- to the last word: 가시, 읽으시, 바쁘시, 의사시, 드시, 계시."""
+    if stem_class == HONORIFIC:
+        return before, stem, stem_class, word_class
+    if word_class == COPULA:
+        return before, stem + ("이시" if get_final(stem) else "시"), HONORIFIC, ADJECTIVE
+    base = form_eu_stem(stem, stem_class)
+    word_class = VERB if word_class == BEING else word_class
+    return before, HONORIFIC_STEMS.get(stem, base + "시"), HONORIFIC, word_class
+
+
+def add_modal(
+    modal: str, third_person: bool, negative: bool, honorific: bool, stem: str, stem_class: str
+) -> Predicate:
+    if modal == "must" and negative:
+        adds_honor = honorific and stem_class != HONORIFIC
+        return f"{stem}지 {'않으셔도' if adds_honor else '않아도'} ", "되", "", VERB
+    if honorific and modal != "want":
+        _, stem, stem_class, _ = honor("", stem, stem_class, VERB)
     if modal == "can":
         return replace_final(form_eu_stem(stem, stem_class), RIEUL) + " 수 ", "있", "", BEING
     if modal == "want":
         return f"{stem}고 ", *(("싶어 하", "", VERB) if third_person else ("싶", "", ADJECTIVE))
-    if negative:
-        return f"{stem}지 않아도 ", "되", "", VERB
     return f"{form_eo_stem(stem, stem_class)}야 ", "하", "", VERB
 
 
@@ -133,11 +171,13 @@ def inflect_past(before: str, stem: str, stem_class: str, word_class: str) -> Pr
 
 
 def add_ending(before: str, stem: str, stem_class: str, word_class: str, ending: str) -> str:
-    """Append the final ending: plain, polite, ask, 고, 지만, 기, quote."""
+    """Append the final ending: plain, polite, ask, 고, 지만, 어서, quote."""
     if ending == "polite":
         return before + add_polite_ending(stem, stem_class, word_class)
     if ending in ("plain", "quote"):
         return before + add_plain_ending(stem, word_class, ending == "quote")
+    if ending == "어서":
+        return before + form_eo_stem(stem, stem_class) + "서"
     if ending == "ask":
         if word_class == COPULA:
             return before + stem + ("이니" if get_final(stem) else "니")
@@ -165,6 +205,8 @@ def add_polite_ending(stem: str, stem_class: str, word_class: str) -> str:
         return stem + ("이에요" if get_final(stem) else "예요")
     if stem == "아니":
         return "아니에요"
+    if stem_class == HONORIFIC:
+        return stem[:-1] + "세요"
     return stem + "어요" if word_class == PAST else form_eo_stem(stem, stem_class) + "요"
 
 
@@ -186,16 +228,23 @@ def conjugate(
     third_person: bool,
     negative: bool,
     ending: str,
+    honorific: bool = False,
 ) -> str:
+    """Conjugate a predicate, with `honorific` for a subject that is honored: 가세요, 가고 계세요."""
     if negative and not modal and stem == "알":  # the opposite of knowing has its own verb
         stem, stem_class, negative = "모르", "르", False
+    if honorific and stem in HONORIFIC_STEMS:
+        stem, stem_class = HONORIFIC_STEMS[stem], HONORIFIC
     parts = make_predicate(stem, stem_class, word_class)
     if modal:
-        parts = add_modal(modal, third_person, negative, stem, stem_class)
+        parts = add_modal(modal, third_person, negative, honorific, stem, stem_class)
     elif tense == "progressive":
-        parts = (f"{stem}고 ", "있", "", BEING)
+        parts = (f"{stem}고 ", "계시", HONORIFIC, VERB) if honorific else (f"{stem}고 ", "있", "", BEING)
+    is_honorific = not honorific or modal in ("can", "must") or parts[2] == HONORIFIC
     if negative and modal != "must":
         parts = negate(*parts)
+    if not is_honorific:  # -시- comes once: 드시지 않았어요, 가지 않으셨어요
+        parts = honor(*parts)
     if tense == "future":
         return inflect_future(*parts, ending)
     if ending == "attribute":
@@ -217,13 +266,15 @@ def form_attributive(before: str, stem: str, stem_class: str, word_class: str, p
 def form_attributive_adjective(adjective: Adjective) -> str:
     if adjective.ko_class == "관":  # 새: used only before nouns
         return adjective.ko
+    if adjective.ko_attributive:
+        return adjective.ko_attributive
     return form_attributive(*make_predicate(adjective.ko, adjective.ko_class, ADJECTIVE), past=False)
 
 
 @lru_cache(maxsize=4096)
-def form_command(verb: Verb, negative: bool, polite_: bool) -> str:
+def form_command(stem: str, stem_class: str, negative: bool, polite_: bool) -> str:
     if negative:
-        return f"{verb.ko}지 {'마세요' if polite_ else '마라'}"
+        return f"{stem}지 {'마세요' if polite_ else '마라'}"
     if polite_:
-        return verb.ko_please or form_eu_stem(verb.ko, verb.ko_class) + "세요"
-    return form_eo_stem(verb.ko, verb.ko_class) + "라"
+        return add_ending(*honor("", stem, stem_class, VERB), "polite")
+    return form_eo_stem(stem, stem_class) + "라"

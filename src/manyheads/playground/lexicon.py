@@ -53,12 +53,13 @@ def parse_noun(cells: list[str], category: str) -> Noun:
     german, _, german_plural = german.partition("/")
     chosen = parse_options(cells[3]) if len(cells) > 3 else {}
     measure = MEASURES[chosen["measure"]] if "measure" in chosen else None
+    usual_counter = "분" if "honored" in chosen else DEFAULT_COUNTERS.get(category, "개")
     always = {"-": "", "+": english}  # never plural, always plural
     return Noun(
         en=english,
         plural=always.get(plural, plural or form_plural(english)),
         ko=korean,
-        counter=counter or (measure[2] if measure else DEFAULT_COUNTERS.get(category, "개")),
+        counter=counter or (measure[2] if measure else usual_counter),
         de=german.removesuffix("*"),
         de_plural=german_plural,
         gender=GENDERS[article],
@@ -66,6 +67,7 @@ def parse_noun(cells: list[str], category: str) -> Noun:
         weak=german.endswith("*"),
         feminine=chosen.get("fem", ""),
         sex=chosen.get("sex", ""),
+        honored="honored" in chosen,
         measure=(*measure[:2], *measure[3:]) if measure else None,
         de_bare=category == "instrument",
     )
@@ -126,6 +128,8 @@ def parse_verb(cells: list[str]) -> Verb:
         ko=korean,
         ko_class=korean_class,
         ko_particle=chosen.get("ko", "을"),
+        ko_goal=chosen.get("goal", "에"),
+        ko_place=chosen.get("at", "에서"),
         de=bare,
         de_prefix=prefix,
         de_third=third[0] if third else form_german_third_person(bare),
@@ -145,12 +149,12 @@ def parse_verb(cells: list[str]) -> Verb:
         is_long="long" in chosen,
         times=next((part for part in ("dawn", "dusk", "years") if part in chosen), ""),
         is_stative="state" in chosen,
-        ko_please=chosen.get("please", ""),
     )
 
 
 def parse_adjective(cells: list[str]) -> Adjective:
     korean, _, korean_class = cells[1].partition(":")
+    korean, _, attributive = korean.partition("/")
     german, _, stem = cells[2].partition("/")
     only = cells[4] if len(cells) > 4 else ""
     return Adjective(
@@ -162,6 +166,7 @@ def parse_adjective(cells: list[str]) -> Adjective:
         categories=tuple(cells[3].split()),
         attributive=only != "predicative",
         predicative=only != "attributive",
+        ko_attributive=attributive,
     )
 
 
@@ -228,7 +233,9 @@ ALL_FREQUENCIES = tuple(
     Time(english, korean, german, ("present",), frequency=True)
     for english, korean, german in parse_rows(FREQUENCIES)
 )
+TODAY = Time("today", "오늘", "heute", ("past", "future"))
 SIMPLE_TIMES = (
+    TODAY,
     *(
         Time(english, korean, german, (tense,), scale="".join(scale))
         for tense, table in TIMES.items()

@@ -29,6 +29,7 @@ class Noun:
     weak: bool = False
     feminine: str = ""  # German: the word for a woman of this profession
     sex: str = ""
+    honored: bool = False  # by the verb and the particles of polite Korean
     measure: tuple[str, str, str, str] | None = None  # cup, cups, Tasse, Tassen
     de_bare: bool = False  # without article in German: Klavier, the piano
 
@@ -66,6 +67,7 @@ class Adjective:
     categories: tuple[str, ...]
     attributive: bool = True
     predicative: bool = True
+    ko_attributive: str = ""  # before a noun, if that is another word: 힘센
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,12 +79,14 @@ class Verb:
     ko: str
     ko_class: str
     ko_particle: str  # of the object, written after a consonant: 을, 과, or 에게
+    ko_goal: str  # the particle of the goal: 에, or 으로
+    ko_place: str  # the particle of the place: 에서; 에 of what stays there; 을 of where one walks
     de: str
     de_prefix: str
     de_third: str
     de_participle: str
     de_is: bool  # Perfekt with sein
-    de_object: str  # acc, dat, or a preposition with its case: "auf acc"
+    de_object: str  # acc, dat, sich, or a preposition with its case: "auf acc"
     subject_categories: tuple[str, ...]
     object_categories: tuple[str, ...] = ()
     places: str = ""
@@ -96,7 +100,6 @@ class Verb:
     is_mishap: bool = False  # past only
     is_long: bool = False  # takes months rather than hours
     times: str = ""  # dawn, dusk, years
-    ko_please: str = ""  # the polite command, if the verb has an honorific counterpart
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from manyheads.playground.lexicon import HE, SHE, THEY, WE, I
+from manyheads.playground.lexicon import HE, SHE, THEY, WE, YOU, I
 from manyheads.playground.meaning import (
     GAP,
     Adjective,
@@ -31,7 +31,7 @@ HABITS = (
     *("go", "eat", "read", "drink", "meet", "help", "sleep", "write", "come", "sing", "work", "walk"),
     *("get up", "cook", "study", "watch", "run", "clean", "visit", "call", "play", "learn", "teach"),
     *("bake", "swim", "talk with", "buy", "wash", "use", "dance", "wake up", "fall asleep", "wear"),
-    *("turn on", "turn off", "draw", "order", "wait for", "make"),
+    *("turn on", "turn off", "draw", "order", "wait for", "make", "take a rest", "come back"),
 )
 BULK = (
     "buy",
@@ -45,7 +45,10 @@ BULK = (
     "make",
     "have",
 )  # verbs that take numbers above four
-BARE = ("sport", "racket", "board", "subject", "language")  # categories without an article
+BARE = ("sport", "racket", "board", "subject", "language", "meal")  # categories without an article
+# More often the speaker than third persons, whom Korean leaves out where it can.
+PRONOUNS = (I, I, WE, HE, SHE, THEY)
+OWNERS = (I, I, I, WE, WE, HE, SHE, THEY)
 
 
 class PhraseSampler(Vocabulary):
@@ -55,7 +58,7 @@ class PhraseSampler(Vocabulary):
         """Sample a person other than the subject. A pronoun never could refer to the subject."""
         draw = self.random()
         if draw < 0.3:
-            pronoun = self.pick((I, HE, SHE, WE, THEY))
+            pronoun = self.pick(PRONOUNS)
             return self.sample_noun_person(other_than=subject) if self.clashes(pronoun, subject) else pronoun
         if draw < 0.45:
             name = self.pick(self.names)
@@ -102,7 +105,7 @@ class PhraseSampler(Vocabulary):
             return subject
         draw = self.random()
         if draw < 0.65:
-            return self.pick((I, HE, SHE, WE, THEY))
+            return self.pick(OWNERS)
         if draw < 0.78:
             noun = self.pick(self.nouns["person"])
             return I if noun in self.nouns["youth"] else Phrase(noun)
@@ -164,14 +167,20 @@ class PhraseSampler(Vocabulary):
         return self.sample_thing(noun, verb, subject, negative)
 
     def sample_person_object(self, subject: Entity | None) -> Entity:
-        someone = self.sample_person(subject)
+        someone = self.sample_other_person(subject)
         if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.18):
             return replace(someone, relative=self.sample_person_relative(someone))
         return someone
 
+    def sample_other_person(self, subject: Entity | None) -> Entity:
+        """Sample a person as an object, sometimes the listener: I love you."""
+        if self.random() < 0.08 and subject is not None and get_person(subject) != 2:
+            return YOU
+        return self.sample_person(subject)
+
     def sample_recipient(self, entity: Entity | None, subject: Entity) -> Entity:
         """Sample a recipient who is not the possessor of the object."""
-        someone = self.sample_person(subject)
+        someone = self.sample_other_person(subject)
         owned = type(entity) is Phrase and type(someone) is not Pronoun and entity.possessor is someone
         return self.sample_noun_person(other_than=subject) if owned else someone
 
@@ -240,10 +249,11 @@ class PhraseSampler(Vocabulary):
         return None if own and verb.en in ACQUIRING else owner
 
     def sample_goal(self, verb: Verb) -> Place | None:
-        if verb.takes_goal:
-            return self.pick(self.places["go"])
-        groups = {"live": "live", "stay": "stay", "arrive": "arrive"}
-        return self.pick(self.places[groups[verb.en]]) if self.places.get(groups[verb.en]) else None
+        goals = self.list_goals(verb)
+        return self.pick(goals) if goals else None
+
+    def list_goals(self, verb: Verb) -> tuple[Place, ...]:
+        return self.places.get("go" if verb.takes_goal else verb.en, ())
 
     # ---- relative clauses: short, so that what follows attaches to the main clause
 

@@ -58,7 +58,7 @@ COLORS = ("red", "blue", "yellow", "white", "black")  # never with a degree
 
 # Consequences of a state or of the weather: a verb, with a noun or a place if it needs one.
 CONSEQUENCES = {
-    "tired": "sleep; go home; stay home; drink coffee; not work; not dance; not cook soup",
+    "tired": "sleep; take a rest; go home; stay home; drink coffee; not work; not dance; not cook soup",
     "hungry": "eat bread; eat rice; eat apple; eat sandwich; cook soup; cook fish; buy bread; buy pizza; "
     "go restaurant; order noodles; order pizza; eat fish; eat soup; make sandwich; eat noodles; buy cake",
     "thirsty": "drink water; drink juice; drink milk; drink tea; drink lemonade; order juice; buy water",
@@ -100,10 +100,12 @@ class SentenceSampler(ClauseSampler):
 
     def parse_consequence(self, text: str) -> Clause | None:
         negative = text.startswith("not ")
-        english, _, word = text.removeprefix("not ").partition(" ")
+        text = text.removeprefix("not ")
         if negative and "negation" not in self.allowed:
             return None
-        for verb in (verb for verb in self.verbs if verb.en == english and not verb.needs_vehicle):
+        fitting = (verb for verb in self.verbs if f"{text} ".startswith(f"{verb.en} "))
+        for verb in (verb for verb in fitting if not verb.needs_vehicle):
+            word = text.removeprefix(verb.en).strip()
             if verb.takes_goal or verb.takes_location:
                 spots = (place for place in self.places["go"] if place.noun.en == word)
                 return next((Clause(verb, goal=place, negative=negative) for place in spots), None)
@@ -248,7 +250,7 @@ class SentenceSampler(ClauseSampler):
         verb = self.pick(self.imperative_verbs)
         negative = verb.en == "cry" or self.may("negation", 0.3)
         object_ = self.sample_object(verb, YOU, negative)
-        recipient = self.sample_recipient(object_, I) if verb.is_ditransitive else None
+        recipient = self.sample_recipient(object_, YOU) if verb.is_ditransitive else None
         goal = means = None
         if verb.needs_vehicle:
             goal, means = self.sample_ride()
@@ -276,6 +278,9 @@ class SentenceSampler(ClauseSampler):
         second = self.sample_clause(second_verb, other, bare=True)
         if second_verb is first_verb:
             second = replace(second, object=self.sample_counterpart(first, second, first_verb))
+        if second.goal and second.goal is first.goal and not contrast:
+            places = tuple(place for place in self.list_goals(second_verb) if place is not first.goal)
+            second = replace(second, goal=self.pick(places or (second.goal,)))
         tense = first.tense
         unheard = {verb.en_past == verb.en for verb in (first_verb, second_verb)}
         if True in unheard and tense == "past":

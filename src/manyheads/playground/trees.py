@@ -193,6 +193,12 @@ def build_main_verb(verb: str, tag: str, after: list[Node]) -> Tree:
         return make_tree("VP", Leaf(tag, first), *after)
     if rest[0] in PARTICLES:
         return make_tree("VP", Leaf(tag, first), make_tree("PRT", Leaf("RP", rest[0])), *after)
+    if rest[0] == "a":  # take a rest
+        return make_tree(
+            "VP", Leaf(tag, first), make_tree("NP", Leaf("DT", "a"), Leaf("NN", rest[1])), *after
+        )
+    if rest[0] == "back":
+        return make_tree("VP", Leaf(tag, first), make_tree("ADVP", Leaf("RB", "back")), *after)
     if rest[0] == "asleep":
         return make_tree("VP", Leaf(tag, first), make_tree("ADJP", Leaf("JJ", rest[0])), *after)
     is_object = bool(after) and isinstance(after[0], Tree) and after[0].label == "NP"

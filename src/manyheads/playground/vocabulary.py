@@ -35,7 +35,7 @@ PARTS_OF_DAY = {
         "every day",
         *(f"{day}at {hour} o'clock" for day in DAYS for hour in ("nine", "ten", "eleven")),
     ),
-    "mood": ("yesterday", "last night", "last week", "last weekend", "two days ago", "tomorrow"),
+    "mood": ("today", "yesterday", "last night", "last week", "last weekend", "two days ago", "tomorrow"),
 }
 HABITATS = {
     "pet": "play",

@@ -4,14 +4,16 @@ The most frequent words of a table come first: a smaller lexicon is a prefix of 
 
     English/plural | Korean/counter | article German/plural | options
 
-A regular English plural is omitted; "-" means no plural; * marks a weak German noun.
+A regular English plural is omitted; "-" means no plural; * marks a weak German noun. Polite Korean honors
+a person with the option "honored". The German of a meal is that of "to eat lunch": zu Mittag essen.
 Verbs are written
 
     English past | Korean:class | German, third person, participle | subjects | objects | options
 
 where the class of a Korean stem is what it loses (ㅂ ㄷ ㅅ 르 ㅎ; 있 conjugates as 있다; 못 is for
 involuntary actions: 보지 못하다), the third person of a regular German verb is omitted, "auf-stehen" is
-separable, and "ist" before the participle is its auxiliary.
+separable, "ist" before the participle is its auxiliary, and "de=sich" is reflexive. An adjective like
+힘이 세/힘센 has its own form before a noun.
 """
 
 from manyheads.playground.meaning import Tense
@@ -32,7 +34,7 @@ DEFAULT_COUNTERS = {"person": "명", "kin": "명"} | dict.fromkeys(
 NOUNS = {
     "person": """
         child/children | 아이 | das Kind/Kinder
-        teacher | 선생님 | der Lehrer/Lehrer | fem=Lehrerin
+        teacher | 선생님 | der Lehrer/Lehrer | fem=Lehrerin honored
         student | 학생 | der Student*/Studenten | fem=Studentin
         doctor | 의사 | der Arzt/Ärzte | fem=Ärztin
         girl | 소녀 | das Mädchen/Mädchen | sex=f
@@ -54,7 +56,7 @@ NOUNS = {
         pilot | 조종사 | der Pilot*/Piloten | fem=Pilotin
         scientist | 과학자 | der Wissenschaftler/Wissenschaftler | fem=Wissenschaftlerin
         engineer | 기술자 | der Ingenieur/Ingenieure | fem=Ingenieurin
-        guest | 손님 | der Gast/Gäste
+        guest | 손님 | der Gast/Gäste | honored
         tourist | 관광객 | der Tourist*/Touristen
         customer | 고객 | der Kunde*/Kunden
         waiter | 종업원 | der Kellner/Kellner | fem=Kellnerin
@@ -74,14 +76,14 @@ NOUNS = {
     """,
     "kin": """
         friend | 친구 | der Freund/Freunde
-        mother | 어머니 | die Mutter/Mütter | sex=f
-        father | 아버지 | der Vater/Väter | sex=m
-        grandmother | 할머니 | die Großmutter/Großmütter | sex=f
-        grandfather | 할아버지 | der Großvater/Großväter | sex=m
+        mother | 어머니 | die Mutter/Mütter | sex=f honored
+        father | 아버지 | der Vater/Väter | sex=m honored
+        grandmother | 할머니 | die Großmutter/Großmütter | sex=f honored
+        grandfather | 할아버지 | der Großvater/Großväter | sex=m honored
         son | 아들 | der Sohn/Söhne | sex=m
         daughter | 딸 | die Tochter/Töchter | sex=f
-        uncle | 삼촌 | der Onkel/Onkel | sex=m
-        aunt | 이모 | die Tante/Tanten | sex=f
+        uncle | 삼촌 | der Onkel/Onkel | sex=m honored
+        aunt | 이모 | die Tante/Tanten | sex=f honored
         grandson | 손자 | der Enkel/Enkel | sex=m
         granddaughter | 손녀 | die Enkelin/Enkelinnen | sex=f
         neighbor | 이웃 | der Nachbar*/Nachbarn
@@ -165,6 +167,10 @@ NOUNS = {
         cookie | 쿠키 | der Keks/Kekse
         pizza | 피자/판 | die Pizza/Pizzen
     """,
+    "meal": """
+        lunch/- | 점심 | das zu Mittag/
+        dinner/- | 저녁 | das zu Abend/
+    """,
     "mixed": """
         salad/- | 샐러드 | der Salat/ | measure=bowl
         sandwich | 샌드위치 | das Sandwich/Sandwiches
@@ -200,7 +206,7 @@ NOUNS = {
         letter | 편지/통 | der Brief/Briefe
         poem | 시/편 | das Gedicht/Gedichte
         novel | 소설/편 | der Roman/Romane
-        report | 보고서/부 | der Bericht/Berichte
+        report | 보고서/편 | der Bericht/Berichte
         story | 이야기/편 | die Geschichte/Geschichten
         email | 이메일/통 | die E-Mail/E-Mails
     """,
@@ -434,14 +440,14 @@ NAMES = """
     Minho 민호 Minho m
     Anna 안나 Anna f
     Sujin 수진 Sujin f
-    Peter 페터 Peter m
+    Peter 피터 Peter m
     Jun 준 Jun m
     Maria 마리아 Maria f
-    Paul 파울 Paul m
+    Paul 폴 Paul m
     Emma 에마 Emma f
     Daniel 다니엘 Daniel m
-    Julia 율리아 Julia f
-    Martin 마르틴 Martin m
+    Julia 줄리아 Julia f
+    Martin 마틴 Martin m
     Yuna 유나 Yuna f
     Seojun 서준 Seojun m
     Lena 레나 Lena f
@@ -467,15 +473,18 @@ BEASTS = "pet animal exotic livestock prey"
 VERBS = f"""
     go went | 가 | gehen, ist gegangen | person | - | motion manners=go
     go went | 가 | fahren, fährt, ist gefahren | person | - | motion ride
-    eat ate | 먹 | essen, isst, gegessen | person | {FOOD} | places=eat manners=eat please=드세요
+    eat ate | 먹 | essen, isst, gegessen | person | {FOOD} meal | places=eat manners=eat
     read read | 읽 | lesen, liest, gelesen | person | print writing | places=read manners=read
-    drink drank | 마시 | trinken, getrunken | person | drink hot_drink | places=eat manners=eat please=드세요
+    drink drank | 마시 | trinken, getrunken | person | drink hot_drink | places=eat manners=eat
     buy bought | 사 | kaufen, gekauft | person | {WARES} | places=buy
     like liked | 좋아하 | mögen, mag, gemocht | person | {LIKED} | state
+    love loved | 사랑하 | lieben, geliebt | person | person pet | state
+    sleep slept | 자 | schlafen, schläft, geschlafen | person {BEASTS} | - | dusk
+    take_a_rest took | 쉬 | aus-ruhen, ausgeruht | person | - | de=sich places=read manners=alone
+    come_back came | 돌아오 | zurück-kommen, ist zurückgekommen | person | - | motion goal=으로
+    give gave | 주 | geben, gibt, gegeben | person | {GIFTS} | gives
     meet met | 만나 | treffen, trifft, getroffen | person | person | places=meet
     help helped | 돕:ㅂ | helfen, hilft, geholfen | person | person | de=dat
-    sleep slept | 자 | schlafen, schläft, geschlafen | person {BEASTS} | - | please=주무세요 dusk
-    give gave | 주 | geben, gibt, gegeben | person | {GIFTS} | gives
     write wrote | 쓰 | schreiben, geschrieben | person | writing | places=read manners=write
     come came | 오 | kommen, ist gekommen | person | - | motion
     see saw | 보:못 | sehen, sieht, gesehen | person | person {BEASTS} bird tree building height | sudden
@@ -484,9 +493,8 @@ VERBS = f"""
     live lived | 살 | wohnen, gewohnt | person | - | stays state
     open opened | 열 | öffnen, geöffnet | person | opening | manners=care
     close closed | 닫 | schließen, geschlossen | person | opening | manners=care
-    walk walked | 걷:ㄷ | laufen, läuft, ist gelaufen | person | - | places=stroll manners=go
+    walk walked | 걷:ㄷ | laufen, läuft, ist gelaufen | person | - | places=stroll manners=go at=을
     get_up got | 일어나 | auf-stehen, ist aufgestanden | person | - | manners=early dawn
-    love loved | 사랑하 | lieben, geliebt | person | person pet | state
     cook cooked | 요리하 | kochen, gekocht | person | dish | places=cook manners=cook
     wear wore | 입 | tragen, trägt, getragen | person | clothes | -
     build built | 짓:ㅅ | bauen, gebaut | person | building | manners=build years
@@ -513,7 +521,7 @@ VERBS = f"""
     play played | 치 | spielen, gespielt | person | instrument | manners=well
     play played | 치 | spielen, gespielt | person | racket | places=sport manners=well
     play played | 두 | spielen, gespielt | person | board | manners=well
-    build built | 세우 | bauen, gebaut | person | height | manners=build years
+    build built | 건설하 | bauen, gebaut | person | height | manners=build years
     learn learned | 배우 | lernen, gelernt | person | language | places=study manners=alone long
     speak spoke | 하:못 | sprechen, spricht, gesprochen | person | language | state manners=speak
     teach taught | 가르치 | unterrichten, unterrichtet | person | subject | places=study long
@@ -527,17 +535,17 @@ VERBS = f"""
     borrow borrowed | 빌리 | aus-leihen, ausgeliehen | person | print vehicle | -
     bring brought | 가져오 | mit-bringen, mitgebracht | person | {GIFTS} drink hot_drink fruit | -
     draw drew | 그리 | zeichnen, gezeichnet | person | {DRAWN} | manners=alone
-    plant planted | 심 | pflanzen, gepflanzt | person | flower tree | places=plant long
+    plant planted | 심 | pflanzen, gepflanzt | person | flower tree | places=plant long at=에
     repair repaired | 고치 | reparieren, repariert | person | vehicle device furniture | manners=alone
     dance danced | 춤추 | tanzen, getanzt | person | - | manners=together
     swim swam | 수영하 | schwimmen, ist geschwommen | person | - | places=swim manners=well long
     smile smiled | 미소 짓:ㅅ | lächeln, gelächelt | person | - | -
     travel traveled | 여행하 | reisen, ist gereist | person | - | manners=alone long
     invite invited | 초대하 | ein-laden, lädt, eingeladen | person | person | -
-    thank thanked | 감사하 | danken, gedankt | person | person | de=dat ko=에게
-    find found | 찾아내:못 | finden, gefunden | person | item keepsake pet | sudden
+    thank thanked | 감사를 전하 | danken, gedankt | person | person | de=dat ko=에게
+    find found | 발견하:못 | finden, gefunden | person | item keepsake pet | sudden
     lose lost | 잃어버리 | verlieren, verloren | person | item keepsake | sudden mishap
-    break broke | 깨뜨리 | zerbrechen, zerbricht, zerbrochen | person | crockery | sudden mishap
+    break broke | 깨 | zerbrechen, zerbricht, zerbrochen | person | crockery | sudden mishap
     have had | 가지고 있:있 | haben, hat, gehabt | person | vehicle item device print clothes keepsake | state
     use used | 사용하 | benutzen, benutzt | person | device vehicle | -
     order ordered | 주문하 | bestellen, bestellt | person | {ORDERED} | places=dine
@@ -554,7 +562,7 @@ VERBS = f"""
     follow followed | 따라가 | folgen, ist gefolgt | person | person pet | de=dat
     talk_with talked | 이야기하 | sprechen, spricht, gesprochen | person | person | ko=과 de=mit+dat
     fall_asleep fell | 잠들 | ein-schlafen, schläft, ist eingeschlafen | person | - | sudden dusk
-    wake_up woke | 깨어나 | auf-wachen, ist aufgewacht | person | - | sudden manners=early dawn
+    wake_up woke | 잠에서 깨 | auf-wachen, ist aufgewacht | person | - | sudden manners=early dawn
     stay stayed | 머무르:르 | bleiben, ist geblieben | person | - | stays long
     jump jumped | 뛰어오르:르 | springen, ist gesprungen | pet animal prey | - | -
     chase chased | 쫓 | jagen, gejagt | pet animal | prey bird livestock | -
@@ -617,8 +625,8 @@ ADJECTIVES = f"""
     lonely | 외롭:ㅂ | einsam | person kin | predicative
     strict | 엄격하 | streng | person kin | predicative
     polite | 예의 바르:르 | höflich | person
-    tall | 키가 크 | groß | person
-    strong | 힘이 세 | stark | person animal
+    tall | 키가 크/키 큰 | groß | person
+    strong | 힘이 세/힘센 | stark | person animal
     thirsty | 목마르:르 | durstig | person kin pet animal
     blue | 파랗:ㅎ | blau | clothes hat vehicle
     yellow | 노랗:ㅎ | gelb | clothes flower bird

@@ -180,8 +180,8 @@ def extend_hypotheses(
     logits_BWK = logits_RK.view(num_sentences, width, -1)
     constraints, lengths = [item.constraints for item in active], [item.length for item in active]
     mask_logits(logits_BWK, beams.tokens, constraints, lengths, config.no_repeat_ngram)
-    for item in active:
-        item.length += 1
+    for item in active:  # those that are done stay for a while, and count no further than there is room
+        item.length = min(item.length + 1, beams.tokens.shape[2] - 1)
     if not branching:
         tokens_BW = pick_tokens(logits_BWK, config, [item.generator for item in active])
         log_p_BW = logits_BWK.gather(2, tokens_BW[..., None]).squeeze(2) - log_total_BW

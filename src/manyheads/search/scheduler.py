@@ -154,11 +154,14 @@ class SlotTable:
         Return the old and the new slots of those that move. The slots they leave stay unused until all are
         done, since the keys and values of their past still lie there: no sentence may come after that.
         """
-        num_left, num_active = np.count_nonzero(self.occupants != EMPTY), self.num_active
+        is_occupied = self.occupants != EMPTY
+        num_left, num_active = np.count_nonzero(is_occupied), self.num_active
+        if is_occupied[num_active:].any():  # sentences that came after `fit`
+            num_active = len(self.occupants)
         while num_left * factor <= num_active and num_active >= min_slots * factor:
             num_active //= factor
-        old = num_active + np.flatnonzero(self.occupants[num_active:] != EMPTY)
-        new = np.flatnonzero(self.occupants[:num_active] == EMPTY)[: len(old)]
+        old = num_active + np.flatnonzero(is_occupied[num_active:])
+        new = np.flatnonzero(~is_occupied[:num_active])[: len(old)]
         self.occupants[new], self.occupants[old] = self.occupants[old], EMPTY
         self.num_active = num_active
         return old, new

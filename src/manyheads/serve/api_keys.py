@@ -17,6 +17,11 @@ class ApiKeys:
     """The keys of a server. Without any, everybody is the user "default"."""
 
     def __init__(self, api_key: str | None, user_keys: Mapping[str, str]) -> None:
+        if api_key is not None and DEFAULT_SPACE in user_keys:
+            raise ConfigError(
+                f"the user {DEFAULT_SPACE} has two API keys: the one of --api-key or MANYHEADS_API_KEY, "
+                f"and one in --api-keys: give one of them"
+            )
         keys = dict(user_keys) if api_key is None else {DEFAULT_SPACE: api_key, **user_keys}
         if len(set(keys.values())) < len(keys):
             raise ConfigError("two users have the same API key: give each a key of its own")

@@ -11,10 +11,11 @@ HEAD = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Manyheads API</title>
+<link rel="stylesheet" href="/look/attention.css">
 <link rel="stylesheet" href="/server.css">
 <link rel="icon" href="/icon.svg">
 </head>
-<body>
+<body class="page">
 <main class="api">
 """
 

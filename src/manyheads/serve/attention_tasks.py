@@ -37,7 +37,7 @@ class SentenceTask:
 
     def _run_pair(self, source: str, target: str | None) -> str:
         if target is None:
-            target = self.model.translator.translate([source], split=False)[0].text
+            target = self.model.translator.translate([source], split=False, corrections=False)[0].text
             self.check(source, target)
         return self._render(source, target)
 

@@ -57,8 +57,8 @@ class DeepLEndpoints:
         return {"translations": translations}
 
     async def languages(self, request: Request) -> list[dict[str, Any]]:
-        self.endpoints.check_api_key(request)
         fields = await read_fields(request, self.endpoints.limits)  # DeepL's own client sends a body
+        self.endpoints.admit(request, fields.get("auth_key"))
         side = fields.get("type", "source")
         if side not in ("source", "target"):
             raise HTTPException(400, f"type is {str(side)[:100]!r}, but must be source or target")

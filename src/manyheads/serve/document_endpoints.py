@@ -45,7 +45,7 @@ class DocumentEndpoints:
     async def translate_file(self, request: Request) -> dict[str, str]:
         limits = self.endpoints.limits
         fields, file = await read_upload(request, limits)
-        self.endpoints.admit(request, fields.get("api_key"))
+        self.endpoints.admit(request, fields.get("api_key") or fields.pop("apiKey", None))
         query = validate_request(schemas.FileRequest, fields, limits)
         self.endpoints.normalize_languages(query)
         if file is None:

@@ -56,7 +56,7 @@ from manyheads.translation import Translation
 
 RATE_SECONDS = 60.0
 LOG = logging.getLogger("manyheads.serve")
-MARKUP = re.compile(r"<[^>]*>")  # of HTML, which is in no language
+MARKUP = re.compile(r"<[^<>]*>")  # of HTML, which is in no language
 
 
 class Endpoints:

@@ -68,6 +68,7 @@ def divide_limits(limits: ServerLimits, num_processes: int) -> ServerLimits:
         limits,
         queue_size=divide(limits.queue_size),
         max_connections=divide(limits.max_connections),
+        max_requests_per_minute=divide(limits.max_requests_per_minute),  # 0 stays 0: any number
         max_buffered_bytes=max(
             limits.max_body_bytes, limits.max_file_bytes, divide(limits.max_buffered_bytes)
         ),
@@ -191,7 +192,7 @@ class FrontEndSupervisor:
             with suppress(ProcessLookupError):
                 process.terminate()
         limits = self.settings.limits
-        seconds = limits.request_timeout + 2 * limits.client_timeout + STOP_SECONDS
+        seconds = limits.stop_seconds + STOP_SECONDS
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*(process.wait() for process in processes)), seconds)
         for process in processes:

@@ -39,6 +39,11 @@ class ServerLimits:
     max_corrections: int = 30  # that a user may suggest in a minute
     max_stored_corrections: int = 100_000  # of a user, for each model
 
+    @property
+    def stop_seconds(self) -> float:
+        """How long requests that were accepted may take when the server stops."""
+        return max(self.request_timeout, self.file_timeout) + 2 * self.client_timeout
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)

@@ -110,10 +110,10 @@ class ServedModel:
         On a GPU also translate several at once, so that the graphs of all batch sizes are captured.
         """
         text, engine = "The first sentence is slow.", self.translator.engine
-        self.translator.translate(text)
+        self.translator.translate(text, corrections=False)
         if not self.can_join:
             return
-        options, preparer, _ = self.translator.create_stages(scores="none")
+        options, preparer, _ = self.translator.create_stages(scores="none", corrections=False)
         requests = [sentence.request for job in preparer.prepare([text]) for sentence in job.sentences]
         for count in (1,) if self.runs_on_cpu else WARM_UP_SENTENCES:
             feed = RequestFeed(starts_at_once=True)

@@ -125,7 +125,7 @@ def create_server(
         proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,  # else any client could choose its address
         backlog=accept_batch,
         h11_max_incomplete_event_size=limits.max_header_bytes,
-        timeout_graceful_shutdown=int(limits.request_timeout + 2 * limits.client_timeout) + 1,
+        timeout_graceful_shutdown=int(limits.stop_seconds) + 1,
     )
     return BacklogServer(config, description, on_ready)
 

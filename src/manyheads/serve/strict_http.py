@@ -7,6 +7,7 @@ next line, and Content-Length beside Transfer-Encoding. RFC 9112 lets a server r
 from h11 import RemoteProtocolError
 from h11._receivebuffer import ReceiveBuffer
 
+MAX_CHUNKS = 10_000  # of a body: reading a chunk takes as long as kilobytes of another one
 LENGTH, ENCODING = b"content-length", b"transfer-encoding"
 
 
@@ -17,13 +18,25 @@ class StrictReceiveBuffer(ReceiveBuffer):
         super().__init__()
         self.problem = ""  # for the response
         self._is_extracting_lines = False
+        self._num_chunks = 0  # of the body that is being received
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
         self._is_extracting_lines = True
+        self._num_chunks = 0
         try:
             return super().maybe_extract_lines()
         finally:
             self._is_extracting_lines = False
+
+    def maybe_extract_next_line(self) -> bytearray | None:
+        """Extract the line with the size of a chunk."""
+        line = super().maybe_extract_next_line()
+        if line is not None:
+            self._num_chunks += 1
+            if self._num_chunks > MAX_CHUNKS:
+                self.problem = f"the body has more than {MAX_CHUNKS} chunks"
+                raise RemoteProtocolError(self.problem)
+        return line
 
     def _extract(self, count: int) -> bytearray:
         part = super()._extract(count)

@@ -82,6 +82,11 @@ class TranslateTask(TextTask):
         return list(items), lambda translations: translations
 
     @property
+    def stage_key(self) -> Hashable:
+        """What is the user's own text is for this task alone, so that stages that are kept stay few."""
+        return None if self.prefix or self.forbid else super().stage_key
+
+    @property
     def options(self) -> dict[str, Any]:
         return {
             **super().options,

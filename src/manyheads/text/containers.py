@@ -4,6 +4,7 @@ The extra `formats` brings lxml, which reads the XML as a stream, and polib, whi
 reader yields the line of a unit with its source and target, or with the reason why it has none.
 """
 
+import codecs
 import re
 from collections.abc import Iterator
 from typing import IO, Any
@@ -41,8 +42,9 @@ def iterate_elements(stream: IO[bytes], file: str, *tags: str) -> Iterator[Any]:
             yield element
             element.clear()
             for node in (element, *element.iterancestors()):
-                while node.getprevious() is not None:
-                    del node.getparent()[0]
+                parent = node.getparent()  # None: before the root there are only comments
+                while parent is not None and node.getprevious() is not None:
+                    del parent[0]
     except etree.XMLSyntaxError as error:
         raise UnreadableFileError(file, error, error.lineno) from None
 
@@ -146,6 +148,7 @@ def get_stated_languages(element: Any) -> list[str]:
 
 # ---- PO
 
+NAME_ENCODINGS = ("idna", "punycode")  # Python's codecs for names of hosts, which are no charsets
 PO_CHARSET = re.compile(rb'^"Content-Type:[^\n]*charset=([-\w]+)', flags=re.M)
 PO_LINE = re.compile(r'(?:#~\s+)?(?P<keyword>msg\w+(?:\[\d\])?\s+)?"(?:[^"\\]|\\.)*"\s*')
 
@@ -193,10 +196,11 @@ def check_charset(name: str, file: str, line: int) -> str:
         return "utf-8"
     try:
         "".encode(name)
+        is_known = codecs.lookup(name).name not in NAME_ENCODINGS
     except (LookupError, UnicodeError):
-        raise DataError(
-            f"{file}:{line}: unknown charset {name!r}: msgconv -t UTF-8 converts the file"
-        ) from None
+        is_known = False
+    if not is_known:
+        raise DataError(f"{file}:{line}: unknown charset {name!r}: msgconv -t UTF-8 converts the file")
     return name
 
 

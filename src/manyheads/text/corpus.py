@@ -183,7 +183,7 @@ def read_records(
 
 def read_tsv(input_config: InputConfig, corpus: CorpusConfig, progress: ByteProgress) -> PairStream:
     """Read columns by number from 1, or by their names in the first line."""
-    select = ColumnSelector(input_config)
+    select = ColumnSelector(input_config, corpus)
     return read_records(input_config, progress, lambda line: select(line.split("\t")))
 
 
@@ -192,7 +192,7 @@ def read_spreadsheet(input_config: InputConfig, corpus: CorpusConfig, progress: 
     from manyheads.text import spreadsheets
 
     (file,) = input_config.files
-    select = ColumnSelector(input_config)
+    select = ColumnSelector(input_config, corpus)
     line = 1
     try:
         if detect_format(input_config) == "xlsx":
@@ -222,10 +222,14 @@ def make_row_pair(
 
 
 class ColumnSelector:
-    """Selects source and target of rows, by columns from 1 or by the names in the first row."""
+    """Selects source and target of rows, by columns from 1 or by the names in the first row.
 
-    def __init__(self, input_config: InputConfig) -> None:
+    Unless fields are given, a first row that names both languages says which columns they are.
+    """
+
+    def __init__(self, input_config: InputConfig, corpus: CorpusConfig) -> None:
         self.file, self.fields = input_config.files[0], input_config.fields or ("1", "2")
+        self.languages = None if input_config.fields else (corpus.source, corpus.target)
         is_numbered = all(field.isascii() and field.isdigit() and int(field) > 0 for field in self.fields)
         self.columns = [int(field) - 1 for field in self.fields] if is_numbered else []
 
@@ -233,6 +237,11 @@ class ColumnSelector:
         """Return source and target, or None for the row of names."""
         if not self.columns:
             self.columns = find_columns(cells, self.fields, self.file)
+            return None
+        languages, self.languages = self.languages, None
+        if languages and {cell.strip().lower() for cell in cells} >= {code.lower() for code in languages}:
+            names = [cell.strip().lower() for cell in cells]
+            self.columns = [names.index(code.lower()) for code in languages]
             return None
         needed = max(self.columns) + 1
         if len(cells) < needed:

@@ -93,5 +93,7 @@ def join_lines(text: str) -> str:
     if len(text) >= MAX_LINE_BYTES:
         raise InvalidTextError(LINE_TOO_LONG)
     if LONE_SURROGATE.search(text):  # JSON can spell one
-        raise InvalidTextError(INVALID_UTF8, "half of a surrogate pair")
+        escaped = re.search("[\udc80-\udcff]", text)  # a byte that could not be decoded
+        byte = f"byte 0x{ord(escaped[0]) - 0xDC00:02x}: save it as UTF-8" if escaped else ""
+        raise InvalidTextError(INVALID_UTF8, byte or "half of a surrogate pair")
     return check_text(text.replace("\r\n", " ").replace("\n", " ").replace("\r", " "))

@@ -98,6 +98,7 @@ def check_language(code: str) -> None:
         raise ConfigError(f"{code!r} is not a known language code; {hint}")
 
 
+UNDETERMINED = "und"  # ISO 639's code for an unknown language
 CODE_PATTERN = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*"
 
 

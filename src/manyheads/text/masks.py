@@ -4,10 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from manyheads.text.verbatim import COPY_SYMBOLS, IMPORTANCE, Category, Span
+from manyheads.text.verbatim import COPY_SYMBOLS, IMPORTANCE, Category, Span, strip_marks
 
 CODES: frozenset[Category] = frozenset(("address", "code"))
-WORD = re.compile("[!-~]*")  # ASCII without white space
+WORD_CHARACTER = re.compile("[!-~]")  # ASCII without white space
+WORD = re.compile(f"{WORD_CHARACTER.pattern}*")
 SYMBOL = re.compile(r"\u27e6([0-7])\u27e7")
 ANY_SYMBOL = re.compile(r"\u27e6[0-7t=/]\u27e7")  # those of terms too
 # Spaces that subwords put between a bracket or a mark and a symbol.
@@ -65,6 +66,17 @@ def join_codes(text: str, spans: Sequence[Span]) -> list[Span]:
         else:
             joined.append(span)
     return joined
+
+
+def extend_to_word(text: str, span: Span) -> Span:
+    """Return the span with the rest of its word, but for the marks of the sentence around it."""
+    start, end = span.start, span.end
+    while start > 0 and WORD_CHARACTER.match(text[start - 1]):
+        start -= 1
+    while end < len(text) and WORD_CHARACTER.match(text[end]):
+        end += 1
+    word = text[start : span.start].lstrip("\"'([{")
+    return Span(span.start - len(word), span.end + len(strip_marks(text[span.end : end])), span.category)
 
 
 # ---- checks of text that a model has copied by itself

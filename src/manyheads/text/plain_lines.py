@@ -12,20 +12,26 @@ from manyheads.text.input_files import COMPRESSION_SUFFIXES, open_input
 from manyheads.text.invalid import UnreadableFileError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MAX_WARNINGS = 10  # about lines of a file that are not UTF-8
 STDIN = Path("-")
 
 
 def read_plain_lines(path: Path) -> Iterator[str]:
     """Read the lines of a file or stdin, without line feeds. Invalid UTF-8 becomes U+FFFD, with a warning."""
+    num_invalid = 0
     with open_plain(path) as stream:
         for number, line in enumerate(stream, 1):
             text = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).removesuffix(b"\n")
             try:
                 yield text.decode("utf-8")
             except UnicodeDecodeError:
-                warnings.warn(
-                    f"{path}: line {number} is not UTF-8; invalid bytes are read as \ufffd", stacklevel=2
-                )
+                num_invalid += 1
+                if num_invalid <= MAX_WARNINGS:
+                    more = "; further lines are not named" if num_invalid == MAX_WARNINGS else ""
+                    warnings.warn(
+                        f"{path}: line {number} is not UTF-8; invalid bytes are read as \ufffd{more}",
+                        stacklevel=2,
+                    )
                 yield text.decode("utf-8", "replace")
 
 

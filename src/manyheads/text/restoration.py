@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from manyheads.text.casing import to_capitals
 from manyheads.text.masks import SYMBOL, find_missing, has_all_symbols, unmask
+from manyheads.text.subwords import BYTE_PIECE
 from manyheads.text.verbatim import Category, Span
 
 WORD_START = "\u2581"  # as SentencePiece writes a space
@@ -37,7 +38,7 @@ class Restoration:
     def _restore_piece(self, piece: str) -> str:
         if self.values and (match := SYMBOL.fullmatch(piece)) and int(match[1]) < len(self.values):
             return self.values[int(match[1])].replace(" ", WORD_START)
-        return to_capitals(piece) if self.is_upper else piece
+        return to_capitals(piece) if self.is_upper and not BYTE_PIECE.fullmatch(piece) else piece
 
 
 def capitalize_outside(text: str, values: Sequence[str]) -> str:

@@ -15,15 +15,20 @@ from itertools import pairwise
 from typing import NamedTuple
 
 LINE_BREAKS = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])+")
+ADDRESS_MARKS = frozenset("/\\@#.,:;!?%&=+~|")  # with which no sentence begins
 CLOSING_MARKS = r"[\"'”’»›)\]}」』）】》〉]*+"
 # A run of marks is matched from its start only: a line of dots must not take quadratic time.
 SENTENCE_END = re.compile(
     rf"(?:(?<![.!?…])[.!?…]++{CLOSING_MARKS}(?=\s)|(?<![。！？])[。！？]++{CLOSING_MARKS})"
 )
-NOT_SENTENCE_END = re.compile(
-    r"(?:^\s*\d{1,3}|(?:^|\s)(?:[^\W\d]|Mr|Mrs|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|etc|z\.B|bzw|ca|Nr))\.$",
-    re.IGNORECASE,
+# What stands before a dot that ends no sentence: a number at the start, or an abbreviation, which is searched
+# in the last characters only.
+NUMBERING = re.compile(r"\s*+\d{1,3}\.")
+ABBREVIATION = re.compile(
+    r"(?:^|\s)(?:[^\W\d]|Mr|Mrs|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|etc|z\.B|bzw|ca|Nr)\.$", re.IGNORECASE
 )
+ABBREVIATION_LENGTH = 6  # with the space before it and its dot
+WHITE_SPACE = re.compile(r"\s*+")
 # Where a long sentence may be split: after punctuation rather than between words.
 BREAK_PATTERNS = (
     re.compile(r"[;:—–؛；：]\s+|[；：]"),
@@ -37,6 +42,7 @@ class Segment(NamedTuple):
 
     text: str
     is_translatable: bool
+    note: str | None = None  # why a text with words is not translated, where it is worth telling
 
 
 def split_text(text: str, language: str | None) -> list[Segment]:
@@ -122,10 +128,16 @@ def align_sentences(line: str, sentences: list[str]) -> list[str]:
         position = line.find(content, position)
         if position < 0:  # the splitter changed the text: do not split
             return [line]
-        starts.append(position)
+        if not is_inside_address(line, position):
+            starts.append(position)
         position += len(content)
     bounds = [0, *starts[1:], len(line)]
     return [line[start:end] for start, end in pairwise(bounds)]
+
+
+def is_inside_address(line: str, position: int) -> bool:
+    """Return whether a full stop or the like before a position is followed by a mark of an address."""
+    return line[max(0, position - 1) : position] in (".", "!", "?") and line[position] in ADDRESS_MARKS
 
 
 def split_by_rules(line: str) -> list[str]:
@@ -133,11 +145,18 @@ def split_by_rules(line: str) -> list[str]:
     sentences, start = [], 0
     for match in SENTENCE_END.finditer(line):
         end = match.end()
-        if end < len(line) and not NOT_SENTENCE_END.search(line[start:end]):
-            next_start = end + len(line[end:]) - len(line[end:].lstrip())
+        if end < len(line) and not is_inside_sentence(line, start, end):
+            next_start = WHITE_SPACE.match(line, end).end()  # type: ignore[union-attr]
             sentences.append(line[start:next_start])
             start = next_start
     return [*sentences, line[start:]]
+
+
+def is_inside_sentence(line: str, start: int, end: int) -> bool:
+    """Whether a dot at `end` does not end the sentence that begins at `start`."""
+    if NUMBERING.fullmatch(line, start, end):
+        return True
+    return ABBREVIATION.search(line[max(start, end - ABBREVIATION_LENGTH) : end]) is not None
 
 
 # ---- long sentences

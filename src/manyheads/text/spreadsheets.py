@@ -23,6 +23,7 @@ Rows = Iterator[tuple[int, list[str] | InvalidTextError]]
 
 DELIMITERS = "\t;,"  # semicolons where the decimal point is a comma
 SAMPLE_LINES = 20  # that the delimiter is found in
+STATED_DELIMITER = re.compile(r"sep=([\t;,])\s*")  # the first line that some spreadsheets write
 SHEET_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 COLUMN = re.compile("[A-Z]{1,3}")
 MAX_STRINGS_BYTES = 4 << 30  # of the table of strings, as its archive states it
@@ -45,7 +46,10 @@ def read_csv_rows(stream: IO[bytes], file: str) -> Rows:
     """Read the rows of a CSV with the line that each begins at. A cell in quotes may hold several lines."""
     lines = LineFeeder(read_lines(stream, file))
     first = list(islice(iter(lines), SAMPLE_LINES))
-    reader = csv.reader(chain(first, lines), delimiter=find_delimiter("".join(first)))
+    delimiter = find_delimiter("".join(first))
+    if first and (stated := STATED_DELIMITER.fullmatch(first[0].removeprefix("\ufeff"))):
+        delimiter, first[0] = stated[1], "\n"
+    reader = csv.reader(chain(first, lines), delimiter=delimiter)
     csv.field_size_limit(MAX_LINE_BYTES)
     while True:
         line = reader.line_num + 1

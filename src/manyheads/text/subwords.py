@@ -71,6 +71,10 @@ class SubwordTokenizer:
                 f"train the SentencePiece model with unk_id=0 bos_id=1 eos_id=2 pad_id=-1"
             )
 
+    def __reduce__(self) -> tuple[type["SubwordTokenizer"], tuple[bytes]]:
+        """Let processes that we start have a copy."""
+        return type(self), (self.model,)
+
     def _get_special_ids(self) -> tuple[int, int, int]:
         return self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
 

@@ -57,3 +57,9 @@ class AnnotationRemover:
             elif not is_inside:
                 kept.append(position)
         return kept
+
+    def find_annotations(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the first and the last symbol of each annotated term, by their positions."""
+        starts = [position for position, token in enumerate(ids) if token == self.start]
+        ends = [position for position, token in enumerate(ids) if token == self.end]
+        return list(zip(starts, ends, strict=True))

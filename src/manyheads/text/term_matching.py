@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from manyheads.errors import RequestError
@@ -10,6 +11,7 @@ from manyheads.text.languages import get_base_language
 
 WORD = re.compile(r"\w+")
 MAX_INFLECTION = 4  # letters by which an inflected word may be longer than its base form
+MAX_NESTED = 8  # terms at one position, of which one is the beginning of the next
 UNCHANGED_LENGTH = 4  # words of at most so many letters keep all of them
 DROPPED_ENDING = 2  # letters at the end of longer words that inflection may change
 ENGLISH_PLURALS = ("s", "es")
@@ -28,8 +30,8 @@ class Glossary:
     """Terms and what they must become. The time to find them in a text does not grow with their number."""
 
     def __init__(self, terms: Mapping[str, str]) -> None:
-        # By the first word of a term, or its first mark: the term in lower case, its translation.
-        self.terms: dict[str, list[tuple[str, str]]] = {}
+        # By the first word of a term, or its first mark: the terms in lower case with their translations.
+        self.terms: dict[str, dict[str, str]] = {}
         self.marks: set[str] = set()  # with which terms begin that begin with no word
         for source, translation in terms.items():
             term, translation = " ".join(source.split()), " ".join(translation.split())
@@ -40,9 +42,9 @@ class Glossary:
             first = word.group() if word else term[0]
             if word is None:
                 self.marks.add(first)
-            own = self.terms.setdefault(first, [])
-            own[:] = [entry for entry in own if entry[0] != term]  # the last one counts
-            own.append((term, translation))
+            self.terms.setdefault(first, {})[term] = translation  # of equal ones the last counts
+        # The lengths of terms, the longest first.
+        self.lengths = {first: sorted(set(map(len, own)), reverse=True) for first, own in self.terms.items()}
         self.max_first = max(map(len, self.terms), default=0)
 
     def __len__(self) -> int:
@@ -61,8 +63,10 @@ class Glossary:
         ]
         matches.sort(key=lambda match: (match.start - match.end, match.start))
         chosen: list[TermMatch] = []
+        is_taken = bytearray(len(text))
         for match in matches:
-            if all(match.end <= other.start or other.end <= match.start for other in chosen):
+            if is_taken.find(1, match.start, match.end) < 0:
+                is_taken[match.start : match.end] = b"\1" * (match.end - match.start)
                 chosen.append(match)
         return sorted(chosen)
 
@@ -76,14 +80,22 @@ class Glossary:
         word = WORD.match(folded, start)
         end = word.end() if word else start + 1
         for first_end in range(start + 1, min(end, start + self.max_first) + 1):
-            for term, translation in self.terms.get(folded[start:first_end], ()):
-                if not folded.startswith(term, start):
-                    continue
-                term_end = start + len(term)
-                if is_hangul(term[-1]) or not (term[-1].isalnum() and continues_word(folded, term_end)):
-                    yield TermMatch(start, term_end, translation, False)
-                elif has_plurals and (ending := find_plural_ending(folded, term_end)):
-                    yield TermMatch(start, term_end + len(ending), translation, True)
+            first = folded[start:first_end]
+            if first in self.terms:
+                yield from islice(self._match_group(folded, start, first, has_plurals), MAX_NESTED)
+
+    def _match_group(self, folded: str, start: int, first: str, has_plurals: bool) -> Iterator[TermMatch]:
+        """Yield the terms with this first word at a position, the longest first."""
+        group = self.terms[first]
+        for length in self.lengths[first]:
+            term_end = start + length
+            term = folded[start:term_end]
+            if len(term) < length or term not in group:
+                continue
+            if is_hangul(term[-1]) or not (term[-1].isalnum() and continues_word(folded, term_end)):
+                yield TermMatch(start, term_end, group[term], False)
+            elif has_plurals and (ending := find_plural_ending(folded, term_end)):
+                yield TermMatch(start, term_end + len(ending), group[term], True)
 
 
 def lower(text: str) -> str:

@@ -97,7 +97,7 @@ def find_matches(text: str) -> "Iterator[re.Match[str]]":
         if match is None:
             return
         yield match
-        position = max(match.end(), trigger.start() + 1)
+        position = match.end()  # perhaps before the trigger, which the next match may begin with
 
 
 def classify(match: "re.Match[str]") -> Iterator[Span]:

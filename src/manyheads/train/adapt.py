@@ -14,6 +14,7 @@ from manyheads.config import AdaptationConfig, Config, TrainConfig
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, DataError
 from manyheads.model import build_model, count_parameters
+from manyheads.text.languages import UNDETERMINED
 from manyheads.train.final_model import ADAPTER_FILE
 from manyheads.train.trained_weights import count_adapter_parameters, find_linear
 
@@ -86,7 +87,8 @@ INHERITED_KEYS = (  # of the parent's training
 
 def check_data(info: CheckpointInfo, data: Store) -> None:
     languages = data.manifest["languages"]
-    if languages != info.languages:
+    # An imported model may not know its languages: then the data says them.
+    if any(info.languages[side] not in (UNDETERMINED, languages[side]) for side in languages):
         ours, theirs = ("-".join(pair.values()) for pair in (info.languages, languages))
         raise DataError(f"{data.folder}: is {theirs}, but {info.folder} translates {ours}")
     if "valid" not in data.splits:

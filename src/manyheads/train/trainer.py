@@ -25,6 +25,7 @@ from manyheads.errors import TrainingError
 from manyheads.evaluate.perplexity import perplexity
 from manyheads.model import build_model
 from manyheads.progress import Progress, make_counter
+from manyheads.text.subwords import count_cpus
 from manyheads.train.captured_step import CapturedStep, can_capture
 from manyheads.train.checkpointing import Checkpointer
 from manyheads.train.distributed import DistributedContext
@@ -54,6 +55,7 @@ from manyheads.train.validation import Validator
 MAX_NONFINITE_STEPS = 5  # in a row, after which the run goes back to its last checkpoint
 SAMPLE_TRANSLATIONS = 3  # printed at a validation
 AUGMENTATION_ROOM = 8  # one part in this many: on average augmentation adds 2 %, 6 % to short sentences
+MAX_AUGMENTERS = 6  # processes that change texts for a rank on a GPU
 SWITCH_INTERVAL = 5e-4  # seconds that a thread may run Python while another waits; by default 5e-3
 END_MESSAGES = {
     "steps": "all steps are done",
@@ -189,8 +191,18 @@ class Trainer:
 
     def _stream_batches(self) -> BatchStream:
         # A captured step copies batches to the GPU by itself.
-        pin = self.dist.device.type == "cuda" and not self.update_step.is_async
-        return self.batches.stream(self.progress.epoch, self.progress.batch_index, pin=pin)
+        is_cuda = self.dist.device.type == "cuda"
+        return self.batches.stream(
+            self.progress.epoch,
+            self.progress.batch_index,
+            pin=is_cuda and not self.update_step.is_async,
+            num_processes=self._count_augmenters() if is_cuda else 0,
+        )
+
+    def _count_augmenters(self) -> int:
+        """Return how many processes change texts: steps on a CPU wait for none, those on a GPU may."""
+        cpus = count_cpus() // self.dist.world_size
+        return min(MAX_AUGMENTERS, cpus - 2) if self.config.augmentation.rates and cpus > 3 else 0
 
     def _reason_to_stop(self, should_stop: Callable[[], bool]) -> str | None:
         train, progress = self.config.train, self.progress

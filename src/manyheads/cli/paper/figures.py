@@ -26,6 +26,13 @@ def figures(
         ),
     ] = None,
     sentences: Annotated[int, typer.Option(help="Largest number of sentences to measure.", min=1)] = 300,
+    reference: Annotated[
+        Path | None,
+        typer.Option(help="Translations of TEXT, line by line: BLEU when a head is cut.", metavar="FILE"),
+    ] = None,
+    paper_sentences: Annotated[
+        bool, typer.Option("--paper-sentences", help="Draw the paper's own sentences and words.")
+    ] = False,
     out: Out = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -33,7 +40,7 @@ def figures(
     """Find and plot heads of a trained model that behave like those of Figures 3, 4 and 5.
 
     Measures long-distance, anaphora-like and structural attention over many sentences, beside the average
-    head. Writes a report, and each figure as SVG, PDF and PNG.
+    head, and BLEU when each head is cut. Writes a report, and each figure as SVG, PDF and PNG.
 
     \b
     Example:
@@ -47,6 +54,8 @@ def figures(
             model,
             folder,
             text=text,
+            reference=reference,
+            paper_sentences=paper_sentences,
             command=shlex.join(["manyheads", *sys.argv[1:]]),
             device=device,
             sentences=sentences,

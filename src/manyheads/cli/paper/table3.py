@@ -25,7 +25,10 @@ def table3(
     data: Data = None,
     rows: Annotated[
         str | None,
-        typer.Option(help="Rows, such as A,C-n2,big; by default all.", metavar="A,B,..."),
+        typer.Option(
+            help="Rows, such as A,C-n2,big; by default all, of the built-in corpus all but big.",
+            metavar="A,B,...",
+        ),
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Budget of each run: 2000000tokens, 500steps or 60s.", metavar="AMOUNT")
@@ -49,13 +52,17 @@ def table3(
     """
     from manyheads.paper.budget import Budget
     from manyheads.paper.scaled_presets import get_scale
-    from manyheads.paper.small_corpus import SCARCE_BUDGET_TOKENS
+    from manyheads.paper.small_corpus import SCARCE_BUDGET_TOKENS, SCARCE_ROWS
     from manyheads.paper.table3 import make_table, write_table3
     from manyheads.paper.trial_pool import TrialResources
     from manyheads.paper.variations import MIN_BASE_SEEDS, select_rows
     from manyheads.progress import create_progress
 
-    folder, size, selected = resolve_output(out), get_scale(scale), select_rows(rows)
+    folder, size, selected = (
+        resolve_output(out),
+        get_scale(scale),
+        select_rows(rows or (None if data else SCARCE_ROWS)),
+    )
     default_tokens = size.budget_tokens if data else SCARCE_BUDGET_TOKENS
     amount = Budget.parse(budget) if budget else Budget(default_tokens, "tokens")
     resources = TrialResources.detect(device, jobs, gpus, MIN_BASE_SEEDS + len(selected))

@@ -195,23 +195,24 @@ class AttentionExplorer {
       findHead: (pattern) => this.findHead(pattern),
     };
     this.navigator = new HeadNavigator({ maps: this.maps, texts, onSelect: (layer, head) => this.openHead(layer, head) });
+    this.parts.reading = element("div", { class: "reading" }, hint, status);
+    const main = [this.navigator.caption, about, pictures, overview, this.parts.tooltip, this.parts.reading];
     this.root.replaceChildren(
       createHeader(data, texts, actions),
-      createControls(data, texts, actions),
-      ...createPlayer(data, texts, change),
       element(
-        "div",
-        { class: "look-body" },
-        this.navigator.root,
-        element("div", { class: "look-main" }, ...[about, pictures, overview, this.parts.tooltip, status, hint]),
+        "section",
+        { class: "surface", "aria-label": texts.attention },
+        createControls(data, texts, actions),
+        ...createPlayer(data, texts, change),
+        element("div", { class: "look-body" }, this.navigator.root, element("div", { class: "look-main" }, ...main)),
+        createSliders(data, texts, change),
+        candidates,
+        createOptions(data, texts, actions),
+        weights,
+        this.createFooter(),
       ),
-      createSliders(data, texts, change),
-      candidates,
-      createOptions(data, texts, actions),
-      weights,
-      this.createFooter(),
     );
-    this.root.style.setProperty("--navigator-width", `${Math.min(440, Math.max(290, 58 * data.heads))}px`);
+    this.root.style.setProperty("--navigator-width", `${Math.min(440, Math.max(330, 58 * data.heads))}px`);
     this.updateLink();
     this.refresh();
   }
@@ -239,7 +240,7 @@ class AttentionExplorer {
     updateControls(root, { state, data, texts, language: this.language });
     parts.about.textContent = texts[`about_${state.attention}`];
     this.navigator.update(state);
-    for (const part of [parts.pictures, parts.status, parts.weights, parts.hint]) part.hidden = !hasPicture;
+    for (const part of [parts.pictures, parts.reading, parts.weights]) part.hidden = !hasPicture;
     parts.overview.hidden = hasPicture;
     const hint = isTouchScreen() ? texts.touchHint : texts.hint;
     parts.hint.textContent = state.view === "lines" ? `${hint} ${texts.hiddenLines}` : hint;
@@ -301,12 +302,13 @@ class AttentionExplorer {
       text: color("text"),
       faint: color("faint"),
       cell: color("cell"),
-      background: color("background"),
+      background: color("surface"),
       onColor: color("on-color"),
     };
   }
 
-  createScenes() {
+  // On the page the title of a single picture stands above it.
+  createScenes({ isFile = false } = {}) {
     const { attention, view, token, layer } = this.state;
     const colors = this.readColors();
     if (view === "grid") return [createGridScene({ maps: this.maps, state: this.state, colors })];
@@ -318,7 +320,8 @@ class AttentionExplorer {
       const single = heads.length === 1 ? heads[0] : null;
       const title = single ? this.texts.headName(single.layer + 1, single.head + 1) : this.texts.layerName(layer + 1);
       const maxWidth = (isNarrow ? width : (width - 16 * (length - 1)) / length) - 8; // gaps and padding of attention.css
-      const shared = { names, languages, active: this.active, pinned: token, title, colors, maxWidth };
+      const shownTitle = isFile || length > 1 ? title : "";
+      const shared = { names, languages, active: this.active, pinned: token, title: shownTitle, colors, maxWidth };
       const scene =
         view === "head"
           ? createHeatmapScene({ ...shared, map: single.map, color: single.color })
@@ -364,10 +367,10 @@ class AttentionExplorer {
   showActiveWeights() {
     const { active, texts } = this;
     this.parts.status.replaceChildren();
-    if (!active) return;
-    const [side, index] = active;
-    const name = this.labels(side)[index];
-    if (name === undefined) return;
+    const [side, index] = active ?? [];
+    const name = active && this.labels(side)[index];
+    this.parts.hint.hidden = Boolean(name);
+    if (!name) return;
     const caption = element("p", {}, element("b", {}, `“${name}”`), ` ${side ? texts.attendedBy : texts.attendsTo}:`);
     const names = this.labels(1 - side);
     const table = createHoverTable({ panels: this.panels.flat(), side, index, names, texts });
@@ -375,7 +378,7 @@ class AttentionExplorer {
   }
 
   async download(format) {
-    const scene = joinScenes(this.createScenes());
+    const scene = joinScenes(this.createScenes({ isFile: true }));
     const blob =
       format === "svg"
         ? new Blob([new XMLSerializer().serializeToString(renderSvg(scene))], { type: "image/svg+xml" })

@@ -222,7 +222,7 @@ function calculateWeight({ part, row, column, step, token }, { data, head, label
     softmax: keys.map((label, n) => ({ label, score: scores[n], exponential: exponentials[n], weight: exponentials[n] / total })),
     chosen: column,
     lines: [
-      texts.softmaxLine(formatNumber(max)),
+      texts.softmaxLine(inBrackets(max)),
       scores[column] === null
         ? `0 / ${formatNumber(total)} = 0`
         : `${formatNumber(exponentials[column])} / ${formatNumber(total)} = ${formatNumber(exponentials[column] / total)}`,

@@ -1,36 +1,29 @@
 // The header and the controls: languages, views, layers, heads, and the search for heads like the figures.
 
 import { element } from "./dom.js";
+import { createSentencePair } from "./sentence_pair.js";
 import { LANGUAGES } from "./texts.js";
 import { VIEWS, allHeads, attentionTypes } from "./view_state.js";
 
 // `actions` holds change(difference), compareHeads(enabled), changeCompared(index, value), toggleHead(head) and
 // findHead(pattern).
 export function createHeader(data, texts, actions) {
-  const { text, languages, snapshots } = data;
-  const createLine = (name, value, language, className) =>
-    element(
-      "p",
-      { class: className },
-      element("span", { class: "name" }, name),
-      element("span", { lang: language }, value),
-    );
+  const { languages, snapshots } = data;
+  const rows = [
+    ["source", texts.source, data.text.source, languages.source],
+    ["target", texts.target, data.text.target, languages.target],
+    ...(snapshots.length > 1 ? [["snapshot-translation", texts.snapshotTranslation, "", languages.target]] : []),
+  ];
   return element(
     "header",
     {},
     element(
-      "div",
-      {},
-      createLine(texts.source, text.source, languages.source, "source"),
-      createLine(texts.target, text.target, languages.target, "target"),
-      snapshots.length > 1 ? createLine(texts.snapshotTranslation, "", languages.target, "snapshot-translation") : null,
-    ),
-    element(
       "label",
       { class: "language" },
-      `${texts.language} `,
+      element("span", { class: "language-name" }, texts.language),
       createSelect("language", Object.entries(LANGUAGES), (language) => actions.change({ language })),
     ),
+    createSentencePair(rows),
   );
 }
 
@@ -46,8 +39,8 @@ export function createControls(data, texts, actions) {
   return element(
     "div",
     { class: "controls" },
-    createGroup("segments views", texts.view, ...segments("view", VIEWS)),
     createGroup("segments attention-types", texts.attention, ...segments("attention", attentionTypes(data))),
+    createGroup("segments views", texts.view, ...segments("view", VIEWS)),
   );
 }
 

@@ -11,10 +11,11 @@ export class HeadNavigator {
   constructor({ maps, texts, onSelect }) {
     Object.assign(this, { maps, texts, onSelect });
     this.key = "";
-    this.caption = element("p", { class: "navigator-caption" });
+    this.caption = element("h2", { class: "look-title" }); // above the picture
     this.grid = element("div", { class: "navigator-grid" });
     this.tooltip = element("div", { class: "map-tooltip", hidden: true, "aria-hidden": "true" });
-    this.root = element("nav", { class: "navigator", "aria-label": texts.navigator }, this.caption, this.grid, this.tooltip);
+    const hint = element("p", { class: "navigator-hint" }, texts.navigatorHint);
+    this.root = element("nav", { class: "navigator", "aria-label": texts.navigator }, this.grid, hint, this.tooltip);
   }
 
   role(state, layer, head) {
@@ -36,7 +37,7 @@ export class HeadNavigator {
       button.setAttribute("aria-pressed", String(hasPicture && isShown(button)));
     const role = this.role(state, layer, head);
     this.caption.textContent = !hasPicture
-      ? this.texts.navigatorHint
+      ? this.texts[view]
       : isWholeLayer
         ? this.texts.layerName(layer + 1)
         : `${this.texts.headName(layer + 1, head + 1)}: ${this.texts.roleNotes[role]}`;

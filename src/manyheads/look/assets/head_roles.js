@@ -6,6 +6,7 @@ import { AttentionMaps } from "./attention_maps.js";
 const CLEAR_SHARE = 0.5; // of the weight, for "most of it"
 const SHARP_ENTROPY = 0.4; // of that of uniform weights
 const BROAD_ENTROPY = 0.8;
+const MIN_DISTINCT = 0.6; // of the queries of an alignment look at different keys
 const MAX_SEARCHED_WEIGHTS = 2e6; // beyond it the measures alone choose the first head
 const tellingHeads = new WeakMap(); // by data, then by attention type
 
@@ -16,7 +17,8 @@ export function headRole({ entropy, diagonal, previous, edge }, map, attention) 
   if (diagonal >= CLEAR_SHARE) return attention === "cross" ? "diagonal" : "own";
   if (map.rows > 2 && Math.max(...columnMeans(map)) >= CLEAR_SHARE) return "gathered";
   const share = relativeEntropy(entropy, attention, map.columns);
-  if (share <= SHARP_ENTROPY) return attention === "cross" ? "aligned" : "focused";
+  const isAligned = attention === "cross" && countStrongest(map) >= MIN_DISTINCT * Math.min(map.rows, map.columns);
+  if (share <= SHARP_ENTROPY) return isAligned ? "aligned" : "focused";
   return share >= BROAD_ENTROPY ? "broad" : "mixed";
 }
 
@@ -30,6 +32,15 @@ function columnMeans({ rows, columns, weights }) {
   const means = new Float64Array(columns);
   weights.forEach((weight, n) => (means[n % columns] += weight / rows));
   return means;
+}
+
+// How many keys are the strongest of a query.
+function countStrongest({ rows, columns, weights }) {
+  const strongest = Array.from({ length: rows }, (_, row) => {
+    const own = weights.slice(row * columns, (row + 1) * columns);
+    return own.indexOf(own.reduce((largest, weight) => Math.max(largest, weight), 0));
+  });
+  return new Set(strongest).size;
 }
 
 // How clearly each query points at a key of its own: the mean of the largest excess over what a key gets from all.

@@ -19,8 +19,8 @@ export function createHeatmapScene({ names, languages, map, color, active, pinne
     return row >= 0 && column >= 0 && row < map.rows && column < map.columns ? [row, column] : null;
   };
   return {
-    width: left + map.columns * cellWidth + slant,
-    height: top + map.rows * cellHeight + 4,
+    width: Math.ceil(left + map.columns * cellWidth + slant), // whole pixels, for files
+    height: Math.ceil(top + map.rows * cellHeight + 4),
     marks: createCells({ map, color, active, colors, layout }),
     labels,
     cellAt,

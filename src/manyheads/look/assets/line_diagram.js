@@ -5,6 +5,7 @@ import { textWidth, truncateText } from "./scene.js";
 export const MIN_LINE_WEIGHT = 0.01;
 export const MAX_LINES = 4000; // beyond it only the strongest are drawn
 const MAX_LABEL_WIDTH = 170;
+const MAX_LINE_WIDTH = 640;
 const MIN_HIGHLIGHTED_WEIGHT = 0.05;
 
 // `heads` is [{layer, head, color, map}]; `active` is null or [side, index], the token shown alone.
@@ -13,7 +14,7 @@ export function createLineScene({ names, languages, heads, active, pinned, title
   const size = rowHeight > 20 ? 14 : 11;
   const widest = (side) => Math.max(...side.map((name) => textWidth(name, size, true)));
   const widths = names.map((side) => Math.min(MAX_LABEL_WIDTH, maxWidth * 0.33, widest(side)) + 14);
-  const width = Math.min(maxWidth, widths[0] + widths[1] + 560);
+  const width = Math.floor(Math.min(maxWidth, widths[0] + widths[1] + MAX_LINE_WIDTH)); // whole pixels, for files
   const top = title ? 30 : 8;
   const height = top + Math.max(names[0].length, names[1].length) * rowHeight + 8;
   const layout = {

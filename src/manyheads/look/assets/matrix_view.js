@@ -98,7 +98,7 @@ export class MatrixView {
     context.beginPath();
     context.rect(x, y, w, h);
     context.clip();
-    context.fillStyle = colors.background;
+    context.fillStyle = colors.surface;
     context.fillRect(x, y, w, h);
     context.strokeStyle = colors.edge;
     context.lineWidth = 1;

@@ -1,5 +1,6 @@
 // All texts of the page, in English and Korean.
 
+import { ROLE_TEXTS } from "./role_texts.js";
 import { TOKEN_TEXTS } from "./token_text.js";
 
 export const TEXTS = {
@@ -8,7 +9,7 @@ export const TEXTS = {
     view: "View",
     lines: "Lines",
     grid: "All heads",
-    head: "One head",
+    head: "Map",
     table: "Measures",
     attention: "Attention",
     encoder: "Encoder",
@@ -28,7 +29,7 @@ export const TEXTS = {
     none: "none",
     layerName: (layer) => `Layer ${layer}`,
     headName: (layer, head) => `Layer ${layer}, head ${head}`,
-    find: "Find a head like",
+    find: "Find a head like the paper's",
     long: "Figure 3: long-distance",
     sharp: "Figure 4: sharp",
     structural: "Figure 5: structural",
@@ -67,21 +68,7 @@ export const TEXTS = {
     navigator: "All heads of this attention",
     navigatorHint: "Choose a head. Each map is scaled to its own largest weight.",
     allHeadsOf: (layer) => `All heads of layer ${layer}`,
-    roles: {
-      resting: "edge", previous: "previous", own: "itself", diagonal: "in order", gathered: "same word",
-      aligned: "aligned", focused: "one word", broad: "spread", mixed: "mixed",
-    },
-    roleNotes: {
-      resting: "most weight rests on the edge of the sentence",
-      previous: "looks at the previous word",
-      own: "looks at the word itself",
-      diagonal: "follows the order of the source",
-      gathered: "almost every word looks at the same one",
-      aligned: "each word looks at its own source word",
-      focused: "each word looks at one other",
-      broad: "looks at everything a little",
-      mixed: "looks at several words",
-    },
+    ...ROLE_TEXTS.en,
     ...TOKEN_TEXTS.en,
     attendsTo: "attends to",
     attendedBy: "is attended to by",
@@ -97,7 +84,7 @@ export const TEXTS = {
     view: "보기",
     lines: "선",
     grid: "모든 헤드",
-    head: "헤드 하나",
+    head: "지도",
     table: "측정값",
     attention: "어텐션",
     encoder: "인코더",
@@ -117,7 +104,7 @@ export const TEXTS = {
     none: "없음",
     layerName: (layer) => `${layer}층`,
     headName: (layer, head) => `${layer}층 ${head}번 헤드`,
-    find: "비슷한 헤드 찾기",
+    find: "논문과 비슷한 헤드 찾기",
     long: "그림 3: 멀리 보는",
     sharp: "그림 4: 또렷한",
     structural: "그림 5: 구조를 따르는",
@@ -127,14 +114,14 @@ export const TEXTS = {
     position: "층과 헤드",
     entropy: "엔트로피(비트)",
     distance: "평균 거리",
-    diagonal: "대각선 비율",
-    previous: "바로 앞 비율",
-    edge: "문장 끝 비율",
-    edge_decoder: "문장 시작 비율",
+    diagonal: "대각선 비중",
+    previous: "바로 앞 비중",
+    edge: "문장 끝 비중",
+    edge_decoder: "문장 시작 비중",
     aboutMeasures:
       "모든 쿼리의 평균입니다. 엔트로피가 0이면 한 위치에 모든 가중치가 있습니다. 거리는 쿼리 자신의 위치에서 몇 단어(또는 토큰) " +
-      "떨어져 있는지이고, 교차 어텐션에서는 그에 해당하는 원문 위치에서 잽니다. 비율은 0에서 1까지이며, 자기 위치, 바로 앞 위치, " +
-      "문장 끝(끝을 볼 수 없는 디코더에서는 문장 시작)에 둔 가중치의 몫입니다.",
+      "떨어져 있는지이고, 교차 어텐션에서는 그에 해당하는 원문 위치에서 잽니다. 비중은 0에서 1까지이며, 자기 위치, 바로 앞 위치, " +
+      "문장 끝(끝을 볼 수 없는 디코더에서는 문장 시작)에 둔 가중치의 비중입니다.",
     step: "디코딩 단계",
     allSteps: "전체",
     stepOf: (step, steps) => `${steps}단계 중 ${step}단계`,
@@ -155,21 +142,7 @@ export const TEXTS = {
     navigator: "이 어텐션의 모든 헤드",
     navigatorHint: "헤드를 고르세요. 지도마다 가장 큰 가중치에 맞춘 농도입니다.",
     allHeadsOf: (layer) => `${layer}층의 모든 헤드`,
-    roles: {
-      resting: "가장자리", previous: "바로 앞", own: "자신", diagonal: "순서대로", gathered: "같은 단어",
-      aligned: "정렬", focused: "한 단어", broad: "두루", mixed: "섞임",
-    },
-    roleNotes: {
-      resting: "가중치가 대부분 문장의 가장자리에 머뭅니다",
-      previous: "바로 앞 단어를 봅니다",
-      own: "자기 자신을 봅니다",
-      diagonal: "원문의 순서를 따라갑니다",
-      gathered: "거의 모든 단어가 같은 단어를 봅니다",
-      aligned: "단어마다 자기 원문 단어를 봅니다",
-      focused: "단어마다 다른 한 단어를 봅니다",
-      broad: "모두를 조금씩 봅니다",
-      mixed: "여러 단어를 봅니다",
-    },
+    ...ROLE_TEXTS.ko,
     ...TOKEN_TEXTS.ko,
     attendsTo: "보는 곳",
     attendedBy: "보는 단어",

@@ -2,7 +2,7 @@
 
 import { findTellingHead } from "./head_roles.js";
 
-export const VIEWS = ["lines", "grid", "head", "table"];
+export const VIEWS = ["lines", "head", "grid", "table"];
 // encoder, decoder and cross, as far as the model has them.
 export const attentionTypes = (data) => Object.keys(data.sides);
 

@@ -206,7 +206,7 @@ class WalkExplorer {
 
   readColors() {
     const style = getComputedStyle(this.root);
-    const names = ["text", "faint", "cell", "background", "edge", "accent", "plus", "minus", "on-strong"];
+    const names = ["text", "faint", "cell", "surface", "edge", "accent", "plus", "minus", "on-strong"];
     return Object.fromEntries(names.map((name) => [name.replace(/-(\w)/, (_, letter) => letter.toUpperCase()), style.getPropertyValue(`--${name}`).trim()]));
   }
 
@@ -359,7 +359,7 @@ class WalkExplorer {
     for (const [name, view] of this.views) {
       const step = findStep(this.data, name);
       const perRow = view.format === "vector" || total < 520 ? 1 : Math.min(3, count[view.format]);
-      const width = (total - 14 * (perRow - 1)) / perRow;
+      const width = Math.floor((total - 14 * (perRow - 1)) / perRow) - 1; // a rounded pixel more would break the row
       const isChosen = cell?.name === name;
       const row = isChosen ? cell.row : step.rows === this.side ? this.row : null;
       const column = isChosen && view.columns ? cell.column : null;

@@ -1,7 +1,8 @@
 // Entry point of the single-file walk, which embeds the data of every layer as JSON.
 
 import { element } from "./dom.js";
-import { LANGUAGES, preferredLanguage } from "./texts.js";
+import { createSentencePair } from "./sentence_pair.js";
+import { LANGUAGES, TEXTS, preferredLanguage } from "./texts.js";
 import { showWalk } from "./walk_explorer.js";
 
 const layersByStack = JSON.parse(document.getElementById("walk-data").textContent);
@@ -11,14 +12,15 @@ const walkSource = { load: (stack, layer) => layersByStack[stack][layer] };
 
 function openWalk(language) {
   document.documentElement.lang = language;
-  document.getElementById("sentence").replaceChildren(
-    element("span", { lang: textLanguages.source }, sourceText),
-    " → ",
-    element("span", { lang: textLanguages.target }, targetText),
-  );
+  const texts = TEXTS[language];
+  const rows = [
+    ["source", texts.source, sourceText, textLanguages.source],
+    ["target", texts.target, targetText, textLanguages.target],
+  ];
+  document.getElementById("sentence").replaceChildren(createSentencePair(rows));
   const options = Object.entries(LANGUAGES).map(([code, name]) => element("option", { value: code, lang: code, selected: code === language }, name));
   const choose = (event) => openWalk(event.target.value);
-  document.getElementById("language").replaceChildren(element("select", { "aria-label": "Language", onchange: choose }, ...options));
+  document.getElementById("language").replaceChildren(element("select", { "aria-label": texts.language, onchange: choose }, ...options));
   showWalk(container, walkSource, { language });
 }
 

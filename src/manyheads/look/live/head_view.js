@@ -1,8 +1,10 @@
 // Every head as a small map, and the chosen one large. Heads can be cut.
 
 import { element } from "../assets/dom.js";
+import { headRole } from "../assets/head_roles.js";
 import { createHeatmapScene } from "../assets/heatmap.js";
 import { createLineScene } from "../assets/line_diagram.js";
+import { measureMap } from "../assets/map_measures.js";
 import { Picture } from "../assets/picture.js";
 import { readableTokens } from "../assets/token_text.js";
 import { BOS_ID, EOS_ID } from "./subwords.js";
@@ -12,11 +14,13 @@ import { takeHead } from "./translator.js";
 const MAX_MEASURED_HEADS = 160; // beyond it, measuring what every head does takes too long
 const NUM_LISTED = 4; // of the weights of a token
 const MIN_PICTURE_WIDTH = 240;
+const MAX_HEADS_WITH_ROLE = 5; // of a layer: more leave no room for a word under a map
 const PAUSE = 0; // milliseconds between two heads that are measured
 
 export class HeadView {
   constructor(page) {
     this.page = page;
+    this.measured = new WeakMap(); // by sentence: {condition, losses}
     const { texts } = page;
     this.grid = element("div", { class: "head-grid" });
     this.cutCount = element("span", { class: "cut-count", "aria-live": "polite" });
@@ -113,11 +117,17 @@ export class HeadView {
     this.cutCount.textContent = cuts.size ? texts.cutCount(cuts.size) : "";
     this.restore.hidden = !cuts.size;
     this.title.textContent = texts.headName(texts[head.attention], head.layer + 1, head.head + 1);
-    this.about.textContent = texts[`about_${head.attention}`];
+    const note = texts.roleNotes[this.roleOf(head)];
+    this.about.textContent = `${texts[`about_${head.attention}`]} ${texts.roleHere(note)}`;
     this.cut.textContent = isCut ? texts.uncut : texts.cut;
     this.cut.setAttribute("aria-pressed", String(isCut));
     for (const button of this.views) button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
     this.drawPicture();
+  }
+
+  roleOf({ attention, layer, head }) {
+    const map = takeHead(this.page.attention.maps[attention][layer], head);
+    return headRole(measureMap(map, attention), map, attention);
   }
 
   // The buttons stay, so that the focus does; their maps are drawn again.
@@ -132,13 +142,14 @@ export class HeadView {
     }
     const style = getComputedStyle(this.node);
     for (const { attention, layer, head, key } of heads) {
-      const { button, canvas } = this.buttons.get(key);
+      const { button, canvas, role } = this.buttons.get(key);
       const map = takeHead(page.attention.maps[attention][layer], head);
       drawThumbnail(canvas, map, style.getPropertyValue(`--${attention}`).trim());
       button.setAttribute("aria-pressed", String(key === this.key));
       button.classList.toggle("is-cut", page.state.cuts.has(key));
-      this.labelHead(key, null);
+      role.textContent = page.texts.roles[this.roleOf({ attention, layer, head })];
     }
+    this.labelHeads();
     this.gridHint.hidden = heads.length > MAX_MEASURED_HEADS;
   }
 
@@ -159,6 +170,8 @@ export class HeadView {
   createHeadButton({ attention, layer, head, key }) {
     const canvas = element("canvas", { "aria-hidden": "true" });
     const bar = element("span", { class: "importance", "aria-hidden": "true" }, element("span", {}));
+    const role = element("span", { class: "role", "aria-hidden": "true" });
+    role.hidden = this.page.translator.config.heads > MAX_HEADS_WITH_ROLE;
     const button = element(
       "button",
       {
@@ -173,16 +186,38 @@ export class HeadView {
       },
       canvas,
       bar,
+      role,
     );
-    return { button, canvas, bar: bar.firstChild, name: [attention, layer + 1, head + 1] };
+    return { button, canvas, role, bar: bar.firstChild, name: [attention, layer + 1, head + 1] };
+  }
+
+  // The model and the cuts that losses are measured with.
+  get condition() {
+    const { model, cuts } = this.page.state;
+    return JSON.stringify([model, [...cuts].sort()]);
+  }
+
+  // What it costs to cut each head in the present sentence, or null before it is measured.
+  get losses() {
+    const measured = this.measured.get(this.page.sentence);
+    return measured?.condition === this.condition ? measured.losses : null;
+  }
+
+  labelHeads() {
+    const { losses } = this;
+    const largest = Math.max(1e-9, ...(losses?.values() ?? []));
+    for (const key of this.buttons.keys()) {
+      const loss = losses?.get(key) ?? null;
+      this.labelHead(key, loss, Math.max(0, loss ?? 0) / largest);
+    }
   }
 
   // Names a head with what it costs to cut it, if that is known.
-  labelHead(key, loss, share = 0) {
+  labelHead(key, loss, share) {
     const { texts, state } = this.page;
     const { button, bar, name } = this.buttons.get(key);
     const [attention, layer, head] = name;
-    const parts = [texts.headName(texts[attention], layer, head)];
+    const parts = [texts.headName(texts[attention], layer, head), this.buttons.get(key).role.textContent];
     if (state.cuts.has(key)) parts.push(texts.isCut);
     if (loss !== null) parts.push(texts.importance(loss.toFixed(2)));
     button.title = parts.join(", ");
@@ -193,20 +228,21 @@ export class HeadView {
   // For every head the log probability that the present translation loses without it.
   async measureImportance(signal) {
     const { page } = this;
-    const heads = page.listHeads().filter(({ key }) => !page.state.cuts.has(key));
-    if (!page.sentence || this.node.hidden || heads.length > MAX_MEASURED_HEADS) return;
-    const { sourceIds, ids } = page.sentence;
+    const { sentence, translator, state } = page;
+    const heads = page.listHeads().filter(({ key }) => !state.cuts.has(key));
+    if (!page.attention || this.node.hidden || this.losses || heads.length > MAX_MEASURED_HEADS) return;
+    const { condition } = this;
     const sum = (scores) => scores.reduce((total, score) => total + score, 0);
     const whole = sum(page.attention.scores);
     const losses = new Map();
     for (const { key } of heads) {
       await new Promise((resolve) => setTimeout(resolve, PAUSE));
       signal.throwIfAborted();
-      const cuts = new Set([...page.state.cuts, key]);
-      losses.set(key, whole - sum(page.translator.score(sourceIds, ids, { cuts })));
+      const cuts = new Set([...state.cuts, key]);
+      losses.set(key, whole - sum(translator.score(sentence.sourceIds, sentence.ids, { cuts })));
     }
-    const largest = Math.max(1e-9, ...losses.values());
-    for (const [key, loss] of losses) this.labelHead(key, loss, Math.max(0, loss) / largest);
+    this.measured.set(sentence, { condition, losses });
+    this.labelHeads();
   }
 
   // ---- the picture

@@ -31,6 +31,7 @@ export class LivePage {
     this.data = data;
     this.translators = data.models.map((model) => new LiveTranslator(model));
     this.cache = new Map();
+    this.tasks = new Map(); // by name, the AbortController of the latest
     this.state = {
       language: choosePageLanguage(),
       text: data.text,
@@ -38,8 +39,7 @@ export class LivePage {
       beam: this.translators[0].decoding.beam > 1 ? DEFAULT_BEAM : 1,
       temperature: 0,
       seed: 1,
-      prefix: "",
-      prefixIds: null,
+      prefixes: new Map(), // by sentence: {text, ids}; ids are null where the reader typed it
       sentence: 0,
       step: null, // of the decoder, whose candidates are shown
       cuts: NO_CUTS,
@@ -57,6 +57,11 @@ export class LivePage {
 
   get translator() {
     return this.translators[this.state.model];
+  }
+
+  // What the present sentence begins with: {text, ids} or null.
+  get prefix() {
+    return this.state.prefixes.get(this.state.sentence) ?? null;
   }
 
   get sentence() {
@@ -149,25 +154,27 @@ export class LivePage {
   // Changes what the reader chose, and translates again.
   change(difference) {
     Object.assign(this.state, difference);
-    if ("text" in difference || "model" in difference) {
-      Object.assign(this.state, { step: null });
-      if (!("prefix" in difference)) this.setPrefix("", null);
+    if ("text" in difference || "model" in difference) Object.assign(this.state, { step: null, prefixes: new Map() });
+    if ("model" in difference) {
+      const heads = new Set(this.listHeads().map(({ key }) => key));
+      Object.assign(this.state, { head: null, cuts: new Set([...this.state.cuts].filter((key) => heads.has(key))) });
     }
-    if ("model" in difference) this.state.head = null;
     this.translation.showPrefix();
     return this.update();
   }
 
-  setPrefix(prefix, prefixIds) {
-    Object.assign(this.state, { prefix, prefixIds });
-    this.translation.showPrefix();
+  // Has the present sentence begin with a text, and translates again.
+  setPrefix(text, { ids = null, step = null } = {}) {
+    const prefixes = new Map(this.state.prefixes);
+    if (text || ids) prefixes.set(this.state.sentence, { text, ids });
+    else prefixes.delete(this.state.sentence);
+    return this.change({ prefixes, step });
   }
 
   // The decoder goes on from the tokens before a step and another one at it.
   chooseToken(step, id) {
-    const prefixIds = [...this.sentence.ids.slice(0, step), id];
-    this.setPrefix(this.translator.target.decode(prefixIds), prefixIds);
-    return this.change({ step });
+    const ids = [...this.sentence.ids.slice(0, step), id];
+    return this.setPrefix(this.translator.target.decode(ids), { ids, step });
   }
 
   toggleCuts(keys) {
@@ -186,13 +193,16 @@ export class LivePage {
   selectPanel(panel) {
     this.state.panel = panel;
     this.showPanel();
+    return this.measureHeads();
   }
 
   selectSentence(sentence) {
     if (sentence === this.state.sentence || !this.result?.sentences[sentence]) return;
     Object.assign(this.state, { sentence, step: null });
+    this.translation.showPrefix();
     this.showResult();
     this.showAttention();
+    return this.measureHeads();
   }
 
   selectStep(step) {
@@ -202,22 +212,33 @@ export class LivePage {
 
   // ---- running the model
 
-  async update() {
-    this.running?.abort();
-    const running = (this.running = new AbortController());
-    const started = performance.now();
-    const { signal } = running;
-    try {
+  update() {
+    this.tasks.get("measure")?.abort(); // of what was translated before
+    return this.runLatest("translate", async (signal) => {
       this.result = await this.translateText(this.translator, this.state.cuts, signal);
       this.state.sentence = Math.max(0, Math.min(this.state.sentence, this.result.sentences.length - 1));
-      this.result.milliseconds = performance.now() - started;
       this.attention = null; // of the result before
       this.showResult();
       await waitForFrame(); // the translation is seen first
       signal.throwIfAborted();
       this.showAttention();
       await this.variants.update(signal);
-      await this.heads.measureImportance(signal);
+      signal.throwIfAborted();
+      await this.measureHeads();
+    });
+  }
+
+  measureHeads() {
+    return this.runLatest("measure", (signal) => this.heads.measureImportance(signal));
+  }
+
+  // Runs a task in place of the one of the same name.
+  async runLatest(name, task) {
+    this.tasks.get(name)?.abort();
+    const controller = new AbortController();
+    this.tasks.set(name, controller);
+    try {
+      await task(controller.signal);
     } catch (error) {
       if (error.name !== "AbortError") this.showError(error);
     }
@@ -227,20 +248,26 @@ export class LivePage {
     const segments = translator.split(this.state.text);
     const sentences = [];
     for (const { text, isTranslated } of segments) {
-      if (isTranslated) sentences.push(await this.translateSentence(translator, text, cuts, !sentences.length, signal));
+      if (!isTranslated) continue;
+      const prefix = this.state.prefixes.get(sentences.length);
+      sentences.push(await this.translateSentence(translator, text, cuts, prefix, signal));
     }
     const outputs = sentences.map((sentence) => sentence.text);
     const parts = segments.map((segment) => (segment.isTranslated ? outputs.shift() : segment.text));
     return { segments, sentences, text: parts.join("") };
   }
 
-  // A sentence that did not change is not translated again.
-  async translateSentence(translator, text, cuts, isFirst, signal) {
-    const { beam, temperature, seed, prefix, prefixIds } = this.state;
-    const options = { beam, temperature, seed, ...(isFirst ? { prefix, prefixIds } : {}) };
+  // A sentence that did not change is not translated again. Another model may have another vocabulary: it gets the
+  // prefix as text.
+  async translateSentence(translator, text, cuts, prefix, signal) {
+    const { beam, temperature, seed } = this.state;
+    const prefixIds = (translator === this.translator && prefix?.ids) || null;
+    const options = { beam, temperature, seed, prefix: prefix?.text ?? "", prefixIds };
     const key = JSON.stringify([this.translators.indexOf(translator), text, [...cuts].sort(), options]);
     if (!this.cache.has(key)) {
+      const started = performance.now();
       const translated = await translator.translateSentenceInSteps(text, { ...options, cuts }, signal);
+      translated.milliseconds = performance.now() - started; // of the search, also when it is shown again
       if (this.cache.size >= MAX_CACHED) this.cache.delete(this.cache.keys().next().value);
       this.cache.set(key, translated);
     }

@@ -1,5 +1,6 @@
 // All texts of the page, in English and Korean. Tokens and translations come from the model.
 
+import { ROLE_TEXTS } from "../assets/role_texts.js";
 import { TOKEN_TEXTS } from "../assets/token_text.js";
 
 export const LIVE_TEXTS = {
@@ -48,6 +49,7 @@ export const LIVE_TEXTS = {
     about_cross: "Each target token looks at the source as it is written.",
     layer: (layer) => `Layer ${layer}`,
     headName: (attention, layer, head) => `${attention}, layer ${layer}, head ${head}`,
+    roleHere: (note) => `In this sentence: ${note}.`,
     cut: "Cut this head",
     uncut: "Put it back",
     isCut: "cut",
@@ -65,6 +67,7 @@ export const LIVE_TEXTS = {
     attendedBy: (token) => `“${token}” is looked at by`,
     pictureHint: "Point at a token, or reach it with Tab and the arrow keys.",
     pictureHintTouch: "Tap a token to see where it looks.",
+    ...ROLE_TEXTS.en,
     ...TOKEN_TEXTS.en,
     failed: (message) => `This text cannot be translated: ${message}.`,
     nothing: "There is nothing to translate: the text has no letters or digits.",
@@ -114,6 +117,7 @@ export const LIVE_TEXTS = {
     about_cross: "번역의 각 토큰이 쓰이는 순간 원문을 봅니다.",
     layer: (layer) => `${layer}층`,
     headName: (attention, layer, head) => `${attention} ${layer}층 ${head}번 헤드`,
+    roleHere: (note) => `이 문장에서는 ${note}.`,
     cut: "이 헤드 자르기",
     uncut: "되돌리기",
     isCut: "잘림",
@@ -131,6 +135,7 @@ export const LIVE_TEXTS = {
     attendedBy: (token) => `“${token}” ← 보는 토큰`,
     pictureHint: "토큰을 가리키거나, Tab과 화살표 키로 옮겨 가세요.",
     pictureHintTouch: "토큰을 누르면 보는 곳이 나타납니다.",
+    ...ROLE_TEXTS.ko,
     ...TOKEN_TEXTS.ko,
     failed: (message) => `이 글은 번역할 수 없습니다: ${message}.`,
     nothing: "글자나 숫자가 없어 번역할 것이 없습니다.",

@@ -65,7 +65,8 @@ export class SearchControls {
     if (!result?.sentences.length) return this.facts.replaceChildren();
     const scores = result.sentences.flatMap((sentence) => sentence.scores);
     const mean = Math.exp(scores.reduce((sum, score) => sum + score, 0) / scores.length);
-    const parts = [texts.confidence((100 * mean).toFixed(0)), texts.took(result.milliseconds?.toFixed(0) ?? "–")];
+    const milliseconds = result.sentences.reduce((sum, sentence) => sum + sentence.milliseconds, 0);
+    const parts = [texts.confidence((100 * mean).toFixed(0)), texts.took(milliseconds.toFixed(0))];
     this.facts.textContent = parts.join(" · ");
   }
 }

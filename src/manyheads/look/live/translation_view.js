@@ -34,7 +34,7 @@ export class TranslationView {
       placeholder: texts.prefixHint,
       autocomplete: "off",
       spellcheck: "false",
-      oninput: () => page.change({ prefix: this.prefix.value, prefixIds: null, step: null }),
+      oninput: () => page.setPrefix(this.prefix.value),
     });
     this.clearPrefix = element(
       "button",
@@ -86,14 +86,15 @@ export class TranslationView {
   }
 
   resetPrefix() {
-    this.page.setPrefix("", null);
-    this.page.change({ step: null });
+    this.page.setPrefix("");
     this.prefix.focus();
   }
 
   showPrefix() {
-    if (this.prefix.value !== this.page.state.prefix) this.prefix.value = this.page.state.prefix;
-    this.clearPrefix.hidden = !this.page.state.prefix;
+    const { prefix } = this.page;
+    const text = prefix?.text ?? "";
+    if (this.prefix.value !== text) this.prefix.value = text;
+    this.clearPrefix.hidden = !prefix;
   }
 
   findSentenceAtCaret() {
@@ -145,8 +146,9 @@ export class TranslationView {
   // Tokens as text. Bytes of one character are one unit, as is a translation in capitals.
   createSentence({ ids, text, prefixLength }) {
     const { target } = this.page.translator;
-    const isPlain = target.decode(ids) === text;
-    this.units = isPlain ? groupBytes(target, ids) : [{ steps: ids.map((_, step) => step), text }];
+    const isPlain = joinSpaces(target.decode(ids)) === joinSpaces(text);
+    const units = isPlain ? groupBytes(target, ids) : [{ steps: ids.map((_, step) => step), text }];
+    this.units = units.filter((unit) => unit.text.trim()); // a token may be a mere space
     for (const unit of this.units) {
       const [step] = unit.steps;
       unit.node = element(
@@ -161,7 +163,7 @@ export class TranslationView {
         unit.text.trim(),
       );
     }
-    const nodes = this.units.flatMap(({ text: own, node }) => [own.startsWith(" ") ? " " : "", node]);
+    const nodes = units.flatMap(({ text: own, node }) => [own.startsWith(" ") ? " " : "", node ?? ""]);
     return element("span", { class: "sentence" }, ...nodes);
   }
 
@@ -248,6 +250,8 @@ export class TranslationView {
     return { rows, columns, weights: mean };
   }
 }
+
+const joinSpaces = (text) => text.replace(/\s+/g, " ").trim();
 
 // [{steps, text}]: one unit per token, or per run of bytes.
 function groupBytes(subwords, ids) {

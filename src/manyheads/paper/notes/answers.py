@@ -23,7 +23,7 @@ from manyheads.paper.notes import (
     translation,
     warmup,
 )
-from manyheads.paper.notes.learning import ignore_progress
+from manyheads.paper.notes.learning import XAVIER_GAIN, ignore_progress, initial_gain
 from manyheads.progress import ReportProgress
 
 QUESTIONS: dict[str, Any] = {  # modules with make_table and draw_figure
@@ -40,6 +40,15 @@ QUESTIONS: dict[str, Any] = {  # modules with make_table and draw_figure
     "lines": lines,
 }
 TRANSLATION_STEPS = 280
+STEPS = {  # of training, so many that the effects show from the default initial weights
+    "projections": 400,
+    "scale": 800,
+    "heads": 400,
+    "positions": 400,
+    "residuals": 100,
+    "normalization": 250,
+    "warmup": 600,
+}
 
 
 @dataclass(frozen=True)
@@ -57,16 +66,19 @@ class Answers:
     smoothing: smoothing.SmoothingResults
     relations: relations.RelationResults
     lines: lines.LineResults
+    xavier: dict[str, Any]  # the questions of STEPS again, from Xavier's initial weights
 
     def by_question(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name in QUESTIONS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers and findings."""
-        return {
-            name: {**asdict(results), "findings": results.findings}
-            for name, results in self.by_question().items()
-        }
+        numbers = collect_numbers(self.by_question())
+        return numbers | {"xavier": collect_numbers(self.xavier)}
+
+
+def collect_numbers(results: dict[str, Any]) -> dict[str, Any]:
+    return {name: {**asdict(own), "findings": own.findings} for name, own in results.items()}
 
 
 def measure_all(
@@ -109,18 +121,22 @@ def measure_all(
             relation_results = relations.measure(
                 translator, report_progress, trained_here=True, num_sentences=num_sentences
             )
+        trained = {
+            name: QUESTIONS[name].measure(report_progress, steps=scale_steps(steps))
+            for name, steps in STEPS.items()
+        }
+        with initial_gain(XAVIER_GAIN):
+            xavier = {
+                name: QUESTIONS[name].measure(report_progress, steps=scale_steps(steps))
+                for name, steps in STEPS.items()
+            }
         return Answers(
             example=example.measure(),
-            projections=projections.measure(report_progress, steps=scale_steps(200)),
-            scale=scale.measure(report_progress, steps=scale_steps(200)),
-            heads=heads.measure(report_progress, steps=scale_steps(250)),
-            positions=positions.measure(report_progress, steps=scale_steps(200)),
-            residuals=residuals.measure(report_progress, steps=scale_steps(100)),
-            normalization=normalization.measure(report_progress, steps=scale_steps(250)),
-            warmup=warmup.measure(report_progress, steps=scale_steps(150)),
+            **trained,
             smoothing=smoothing.measure(data, plain, smoothed, steps=translation_steps),
             relations=relation_results,
-            lines=lines.measure(report_progress, steps=scale_steps(150)),
+            lines=lines.measure(report_progress, steps=scale_steps(600)),
+            xavier=xavier,
         )
 
 

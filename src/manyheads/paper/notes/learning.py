@@ -3,7 +3,9 @@
 Shapes: T tokens of all sentences, D = d_model, K = vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,11 +14,14 @@ from torch import Tensor
 from manyheads.config import TrainConfig, TransformerConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
+from manyheads.presets import BASE
 from manyheads.train.loss import chunked_loss
 from manyheads.train.optimizer import Optimizer, clip_grad_norm
 from manyheads.train.schedule import learning_rate
 
 Advance = Callable[[int], None]  # argument: number of steps done
+XAVIER_GAIN = 1.0  # Xavier's initial weights; the default of the project is half of them
+INIT_GAIN: ContextVar[float] = ContextVar("init_gain", default=BASE.init_gain)
 FINAL_STEPS = 10  # whose mean is the final loss
 TRAINING = TrainConfig(warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
 
@@ -63,15 +68,20 @@ def format_short(value: float) -> str:
     return f"{value:.1e}" if 0 < value < 0.01 else f"{value:.2f}"
 
 
-def build_model(config: TransformerConfig, seed: int = 0, init_gain: float = 1.0) -> Transformer:
-    """Build an untrained model; equal configs and seeds give equal weights.
+@contextmanager
+def initial_gain(gain: float) -> Iterator[None]:
+    """Build models with this gain of their initial weights, instead of the default."""
+    token = INIT_GAIN.set(gain)
+    try:
+        yield
+    finally:
+        INIT_GAIN.reset(token)
 
-    The initialization is Xavier's with gain 1, which the report states. With the default gain a model first
-    predicts that each word follows itself, and a few hundred steps are too few to unlearn that and to learn
-    the task; the report shows some results of both (lines.py).
-    """
+
+def build_model(config: TransformerConfig, seed: int = 0) -> Transformer:
+    """Build an untrained model; equal configs and seeds give equal weights."""
     torch.manual_seed(seed)
-    return Transformer(replace(config, init_gain=init_gain))
+    return Transformer(replace(config, init_gain=INIT_GAIN.get()))
 
 
 def compute_hidden(model: Transformer, batch: LabeledBatch) -> Tensor:

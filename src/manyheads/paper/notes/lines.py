@@ -9,28 +9,33 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from manyheads.config import TrainConfig, TransformerConfig
-from manyheads.model.layers import FeedForward
 from manyheads.paper.layer_measurements import count_hops, measure_depth, measure_peak_bytes, measure_seconds
 from manyheads.paper.layer_types import LAYERS, LayerCall, LayerSize
 from manyheads.paper.notes.drawing import BLUE, GREEN, ORANGE, Labels, make_axes, set_log_scale
 from manyheads.paper.notes.learning import (
     TRAINING,
+    XAVIER_GAIN,
     LabeledBatch,
     build_model,
     compute_hidden,
     ignore_progress,
+    initial_gain,
     measure_accuracy,
     train_model,
+)
+from manyheads.paper.notes.small_examples import (
+    format_number,
+    format_small_examples,
+    measure_masking,
+    measure_positions_and_rate,
 )
 from manyheads.paper.notes.tasks import PREVIOUS_WORD_TASK
 from manyheads.paper.report import Cell, ReportTable
 from manyheads.presets import BASE
 from manyheads.progress import ReportProgress, make_counter
-from manyheads.train.loss import chunked_loss
-from manyheads.train.schedule import learning_rate
 
 STAGE = "line by line"
 WIDTHS = (16, 32, 64, 128, 256)  # d_k of the compared compatibility functions
@@ -41,6 +46,8 @@ NUM_PATH = 81  # positions of path lengths, a power of k
 NUM_CHAIN = 128
 SAMPLES = {"few": 1, "some": 100, "many": 10_000}  # of hard attention
 OVERFIT_SENTENCES = 24
+LENGTHS = {"short": 128, "long": 2048}  # of sentences whose attention weights are held
+FACTOR = 8  # width over the rank of a factorized recurrence
 
 
 @dataclass(frozen=True)
@@ -78,16 +85,11 @@ class LineResults:
         return values | {"length": f"{COST_LENGTH}"}
 
 
-def format_number(value: float) -> str:
-    if value == round(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.5g}" if abs(value) < 1e-3 else f"{value:.4g}"
-
-
-def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 150) -> LineResults:
+def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 600) -> LineResults:
     torch.manual_seed(0)
     numbers, texts = measure_distance() | measure_sampling() | measure_masking(), format_small_examples()
     numbers |= measure_resolution() | measure_positions_and_rate() | measure_paths()
+    numbers |= measure_memory() | measure_factorization()
     milliseconds, mebibytes = measure_compatibility_costs()
     runs = 2 * len(FUNCTIONS) * len(TRAINED_WIDTHS) + 2
     advance = make_counter(report_progress, STAGE, runs * steps)
@@ -101,8 +103,9 @@ def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 1
                 dropout=0.0, d_k=width, d_v=64, attention=function,  # type: ignore[arg-type]
             )  # fmt: skip
             accuracy[function][width] = []
-            for gain in (1.0, BASE.init_gain):
-                model = build_model(config, init_gain=gain)
+            for gain in (XAVIER_GAIN, BASE.init_gain):
+                with initial_gain(gain):
+                    model = build_model(config)
                 train_model(model, PREVIOUS_WORD_TASK.make_sampler(1, 32), train, advance)
                 accuracy[function][width].append(
                     measure_accuracy(model, PREVIOUS_WORD_TASK.make_eval_batch())
@@ -187,6 +190,33 @@ def measure_paths() -> dict[str, float]:
     return values
 
 
+@torch.no_grad()
+def measure_memory() -> dict[str, float]:
+    """How many sentences fit into a GiB if the weights of eight heads are kept, as equation (1) has them."""
+    values: dict[str, float] = {}
+    for name, n in LENGTHS.items():
+        q, k = torch.randn(8, n, 64), torch.randn(8, n, 64)
+        weights = (q @ k.mT / 8).softmax(-1)
+        values |= {f"{name}_length": float(n), f"{name}_batch": float(2**30 // weights.nbytes)}
+    return values
+
+
+def measure_factorization(d: int = 64) -> dict[str, float]:
+    """A recurrence with a factorized matrix U = A B: fewer multiplications, and no shorter chain."""
+    x, a, b = torch.randn(NUM_CHAIN, 1, d), torch.randn(d, d // FACTOR) / d, torch.randn(d // FACTOR, d) / d
+
+    def run() -> Tensor:
+        state, states = torch.zeros(1, d), []
+        for x_BD in x:
+            state = (x_BD + state @ a @ b).tanh()
+            states.append(state)
+        return torch.stack(states)
+
+    with torch.no_grad():
+        chain = measure_depth(LayerCall((x,), run))
+    return {"factor_share": 100 * 2 * (d // FACTOR) / d, "chain_factorized": float(chain)}
+
+
 def measure_compatibility_costs() -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Measure milliseconds and MiB of the scores by each compatibility function, forward."""
     milliseconds: dict[str, list[float]] = {name: [] for name in FUNCTIONS}
@@ -206,102 +236,7 @@ def measure_compatibility_costs() -> tuple[dict[str, list[float]], dict[str, lis
     return milliseconds, mebibytes
 
 
-# ---- notes C, D and E
-
-
-def measure_masking() -> dict[str, float]:
-    """Masking after the softmax (zero and renormalize) against minus infinity before it."""
-    scores = torch.randn(6, 6, dtype=torch.float64)
-    visible = torch.ones(6, 6, dtype=torch.bool).tril()
-    difference = (mask_before(scores, visible) - mask_after(scores, visible)).abs().max().item()
-    far = torch.tensor([[0.0, 0.0, 120.0]])  # the hidden score is much larger
-    seen = torch.tensor([[True, True, False]])
-    before, after = mask_before(far, seen), mask_after(far, seen)
-    learned = far.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(mask_after(learned, seen)[0, 0], learned)
-    hidden = torch.zeros(1, 3, dtype=torch.bool)
-    return {
-        "mask_difference": difference,
-        "mask_gap": 120.0,
-        "before_weight": before[0, 0].item(),
-        "after_is_nan": float(after.isnan().sum().item()),
-        "after_gradient_nan": float(gradient.isnan().sum().item()),
-        "hidden_rows_nan": float(mask_after(far, hidden).isnan().sum().item()),
-        "row_size": float(far.numel()),
-    }
-
-
-def mask_before(scores: Tensor, visible: Tensor) -> Tensor:
-    return scores.masked_fill(~visible, -math.inf).softmax(-1)
-
-
-def mask_after(scores: Tensor, visible: Tensor) -> Tensor:
-    weights = scores.softmax(-1) * visible
-    return weights / weights.sum(-1, keepdim=True)
-
-
-def format_small_examples() -> dict[str, str]:
-    """The notes' examples that are numbers themselves."""
-    left, right = torch.tensor([1.0, -4.0]), torch.tensor([2.0, 3.0])
-    node = torch.tensor([3.0, 5.0, -2.0])
-    normalized = (node - node.mean()) / node.var(correction=0).sqrt()
-    vector = torch.tensor([3.0, 5.0, -2.0, 6.0])
-    group = F.group_norm(vector[None, :, None], 2, eps=0)[0, :, 0]
-    weights = torch.tensor([112.0, 96.0]).div(64**0.5).softmax(-1)
-    smoothed = {name: smoothing_target(name) for name in ("all", "others")}
-    return {
-        "left": format_vector(left), "right": format_vector(right), "sum": format_vector(left + right),
-        "node": format_vector(node), "node_mean": f"{node.mean().item():g}",
-        "node_normalized": format_vector(normalized, 2),
-        "vector": format_vector(vector), "vector_layer": format_vector(F.layer_norm(vector, (4,), eps=0), 2),
-        "vector_group": format_vector(group, 2),
-        "thinking": f"{weights[0].item():.2f}", "machines": f"{weights[1].item():.2f}",
-        "thinking_scores": "112, 96",
-        "target_all": format_vector(smoothed["all"], 3),
-        "target_others": format_vector(smoothed["others"], 3),
-    }  # fmt: skip
-
-
-def format_vector(vector: Tensor, digits: int | None = None) -> str:
-    numbers = (f"{value:g}" if digits is None else f"{value:.{digits}f}" for value in vector.tolist())
-    return f"({', '.join(numbers)})"
-
-
-def smoothing_target(over: str) -> Tensor:
-    """Return the target of our loss for five words: softmax minus the gradient at the logits."""
-    logits = torch.zeros(1, 5, dtype=torch.float64, requires_grad=True)
-    output = nn.Linear(5, 5, bias=False, dtype=torch.float64)
-    with torch.no_grad():
-        output.weight.copy_(torch.eye(5))
-    train = TrainConfig(label_smoothing=0.1, label_smoothing_over=over)  # type: ignore[arg-type]
-    chunked_loss(logits, output, torch.tensor([0]), train).total.backward()
-    assert logits.grad is not None
-    return (logits.softmax(-1) - logits.grad).detach()[0]
-
-
-def measure_positions_and_rate() -> dict[str, float]:
-    """Wavelengths, the rate at two steps, FFN as convolutions, what embeddings lose without their factor."""
-    d = BASE.d_model
-    feed_forward, x = FeedForward(replace(BASE, d_model=16, d_ff=32)), torch.randn(7, 16)
-    convolved = x.T[None]
-    for index, linear in enumerate((feed_forward.w_1, feed_forward.w_2)):
-        convolved = F.conv1d(convolved, linear.weight[..., None], linear.bias)
-        convolved = convolved.relu() if index == 0 else convolved
-    train = TrainConfig()
-    return {
-        "shortest_wave": 2 * math.pi,
-        "longest_wave": 2 * math.pi * 10000 ** ((d - 2) / d),
-        "wave_bound": 2 * math.pi * 10000,
-        "convolution_difference": (feed_forward(x) - convolved[0].T).abs().max().item(),
-        "embedding_factor": d**0.5,
-        "embedding_without": d**-0.5,
-        "position_size": 0.5**0.5,
-        "rate_first": learning_rate(1, train, d),
-        "rate_peak": learning_rate(train.warmup, train, d),
-        "rate_last": learning_rate(100_000, train, d),
-        "last_step": 100_000.0,
-        "peak_step": float(train.warmup),
-    }
+# ---- note E
 
 
 def measure_overfitting(train: TrainConfig, advance: Any) -> dict[str, float]:

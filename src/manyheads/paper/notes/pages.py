@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from manyheads.paper.notes.drawing import Labels
-from manyheads.paper.report import ReportTable
+from manyheads.paper.report import Cell, ReportTable
 
 Language = Literal["en", "ko"]
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
@@ -92,6 +92,7 @@ class NotesSection:
     effect: str  # the measured effect in one line
     as_expected: bool  # whether all expected findings are true
     body: str  # Markdown
+    xavier: tuple[str, bool] | None = None  # effect and verdict from Xavier's initial weights, where trained
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,15 @@ class NotesPage:
     @property
     def summary(self) -> ReportTable:
         labels = load_prose(self.language).report_labels
-        columns = [labels["question"], labels["measured"], labels["expected"]]
-        rows = [
-            [section.title, section.effect, labels["yes" if section.as_expected else "no"]]
-            for section in self.sections
-        ]
+        columns = [labels[name] for name in ("question", "measured", "expected", "xavier", "expected")]
+        rows: list[list[Cell]] = []
+        for section in self.sections:
+            effect, as_expected = section.xavier or (None, None)
+            verdicts = [
+                None if verdict is None else labels["yes" if verdict else "no"]
+                for verdict in (section.as_expected, as_expected)
+            ]
+            rows.append([section.title, section.effect, verdicts[0], effect, verdicts[1]])
         return ReportTable(labels["summary"], columns, rows)
 
     def to_markdown(self) -> str:
@@ -124,20 +129,28 @@ class NotesPage:
 
 
 def make_section(
-    language: Language, name: str, results: Any, table: ReportTable, figure: str
+    language: Language, name: str, results: Any, table: ReportTable, figure: str, xavier: Any = None
 ) -> NotesSection:
+    """Fill the prose of a question. Names of numbers from Xavier's initial weights begin with xavier_."""
     prose = load_prose(language)
     labels = prose.labels[name]
     values: dict[str, str] = {**results.placeholders, "table": table.to_markdown().strip(), "figure": figure}
+    others = xavier.placeholders if xavier else {}
+    values |= {f"xavier_{key}": value for key, value in others.items()}
     if hasattr(results, "labeled_placeholders"):
         values |= results.labeled_placeholders(labels)
     return NotesSection(
         name=name,
         title=labels["title"],
         effect=labels["effect"].format_map(values),
-        as_expected=all(results.findings[finding] for finding in results.EXPECTED),
+        as_expected=is_as_expected(results),
+        xavier=(labels["effect"].format_map(others), is_as_expected(xavier)) if xavier else None,
         body=f"## {labels['title']}\n\n{fill_template(prose.parts[name], values, results.findings)}",
     )
+
+
+def is_as_expected(results: Any) -> bool:
+    return all(results.findings[finding] for finding in results.EXPECTED)
 
 
 # ---- the HTML file

@@ -107,6 +107,7 @@ def make_page(
             results,
             QUESTIONS[name].make_table(results, prose.labels[name]),
             f"{FIGURE_FOLDER}/{figures[name].name}",
+            answers.xavier.get(name),
         )
         for name, results in answers.by_question().items()
     ]

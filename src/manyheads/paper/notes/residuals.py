@@ -5,12 +5,15 @@ learn it.
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from manyheads.config import TrainConfig, TransformerConfig
+from manyheads.model.layers import FeedForward
+from manyheads.model.transformer import Transformer
 from manyheads.paper.notes.drawing import BLUE, GREEN, ORANGE, Labels, make_axes, set_log_scale
 from manyheads.paper.notes.learning import (
     TRAINING,
@@ -35,13 +38,15 @@ VARIANTS = {
 VARIANT_COLORS = {"none": ORANGE, "post": BLUE, "pre": GREEN}
 DEPTHS = (2, 6, 12, 24)  # whose gradients are measured
 TRAINED_DEPTHS = (2, 6, 12, 24)
+HEALTHY = (0.5, 2.0)  # gradient norm of the first layer over the last layer's
+FUNCTION_STEPS = 300  # of a layer that learns the identity or zero
 
 
 @dataclass(frozen=True)
 class ResidualResults:
     """By variant: without residuals, and with them in post-norm (the paper's) or pre-norm."""
 
-    EXPECTED: ClassVar = ("gradient", "degrades", "residuals_help")
+    EXPECTED: ClassVar = ("healthy", "degrades", "residuals_help", "identity", "unneeded")
 
     depths: list[int]
     gradient_ratios: dict[
@@ -49,13 +54,35 @@ class ResidualResults:
     ]  # gradient norm of the first layer divided by the last layer's, untrained
     trained_depths: list[int]  # depths
     losses: dict[str, list[float]]  # training loss of the last steps
+    branch_ratio: float  # |F(x)| / |x| of a layer of the deepest trained pre-norm stack: the median
+    branch_ratio_untrained: float  # the same before training
+    function_losses: dict[str, float]  # of one feed-forward layer that learns f(x) = x or f(x) = 0
     steps: int
+
+    @property
+    def healthy(self) -> int | None:
+        """Index of the deepest stack without residuals whose first layer has a gradient, and trains worse."""
+        without, with_residuals = self.losses["none"], self.losses["pre"]
+        indices = [
+            index
+            for index, depth in enumerate(self.trained_depths)
+            if HEALTHY[0] <= self.gradient_at(depth) <= HEALTHY[1]
+            and without[index] > with_residuals[index] + 0.1
+        ]
+        return indices[-1] if indices else None
+
+    def gradient_at(self, depth: int) -> float:
+        """Return the gradient ratio without residuals at a trained depth; 0: not measured there."""
+        return dict(zip(self.depths, self.gradient_ratios["none"], strict=True)).get(depth, 0.0)
 
     @property
     def findings(self) -> dict[str, bool]:
         without, post, pre = (self.losses[variant] for variant in ("none", "post", "pre"))
         return {
             "gradient": self.gradient_ratios["none"][-1] < 0.5 * self.gradient_ratios["post"][-1],
+            "healthy": self.healthy is not None,
+            "identity": self.function_losses["identity"] > 2 * self.function_losses["zero"],
+            "unneeded": self.branch_ratio < 0.5,
             "degrades": without[-1] > without[0] + 0.1,
             "residuals_help": min(post[-1], pre[-1]) < 0.5 * without[-1],
             "post_norm_learns": post[-1] < 0.5 * without[-1],
@@ -68,7 +95,16 @@ class ResidualResults:
             "deep": f"{self.trained_depths[-1]}",
             "deepest": f"{self.depths[-1]}",
             "steps": f"{self.steps}",
+            "branch": f"{self.branch_ratio:.2g}",
+            "branch_untrained": f"{self.branch_ratio_untrained:.2g}",
+            "function_steps": f"{FUNCTION_STEPS}",
+            **{f"loss_{name}": f"{loss:.2g}" for name, loss in self.function_losses.items()},
         }
+        index = self.healthy or 0
+        values["healthy_depth"] = f"{self.trained_depths[index]}"
+        values["healthy_gradient"] = f"{self.gradient_at(self.trained_depths[index]):.2g}"
+        values["healthy_loss"] = f"{self.losses['none'][index]:.3f}"
+        values["healthy_residual_loss"] = f"{self.losses['pre'][index]:.3f}"
         for variant in VARIANTS:
             values[f"gradient_{variant}"] = f"{self.gradient_ratios[variant][-1]:.2g}"
             values[f"shallow_{variant}"] = f"{self.losses[variant][0]:.3f}"
@@ -85,6 +121,11 @@ def measure(
 ) -> ResidualResults:
     advance = make_counter(report_progress, STAGE, steps * len(VARIANTS) * sum(trained_depths))
     train = replace(TRAINING, steps=steps, warmup=max(1, steps // 6), learning_rate=1e-3)
+    losses: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+    for variant, config in VARIANTS.items():
+        for depth in trained_depths:
+            model = build_model(replace(config, layers=depth))
+            losses[variant].append(train_stack(model, train, advance))
     return ResidualResults(
         depths=list(depths),
         gradient_ratios={
@@ -92,14 +133,44 @@ def measure(
             for variant, config in VARIANTS.items()
         },
         trained_depths=list(trained_depths),
-        losses={
-            variant: [
-                measure_final_loss(replace(config, layers=depth), train, advance) for depth in trained_depths
-            ]
-            for variant, config in VARIANTS.items()
-        },
+        losses=losses,
+        branch_ratio=measure_branch_ratio(model),
+        branch_ratio_untrained=measure_branch_ratio(build_model(model.config)),
+        function_losses={name: learn_function(name) for name in ("identity", "zero")},
         steps=steps,
     )
+
+
+@torch.no_grad()
+def measure_branch_ratio(model: Transformer) -> float:
+    """Return the median over layers of |F(x)| / |x|: how much a layer adds to its input, with pre-norm."""
+    inputs: list[Tensor] = []
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
+        for layer in model.encoder
+    ]
+    model.eval()
+    model.encode(TASK.make_eval_batch().source)
+    for hook in hooks:
+        hook.remove()
+    ratios = [
+        ((after - before).norm(dim=-1) / before.norm(dim=-1)).mean() for before, after in pairwise(inputs)
+    ]
+    return torch.stack(ratios).median().item()
+
+
+def learn_function(name: str, d: int = 32) -> float:
+    """Train one feed-forward layer to return its input, or zero; return the final squared error."""
+    torch.manual_seed(0)
+    layer = FeedForward(replace(SMALL, d_model=d, d_ff=2 * d))
+    optimizer = torch.optim.Adam(layer.parameters(), 1e-3)
+    for _ in range(FUNCTION_STEPS):
+        x = torch.randn(64, d)
+        error: Tensor = (layer(x) - (x if name == "identity" else 0)).square().mean()
+        optimizer.zero_grad()
+        error.backward()
+        optimizer.step()
+    return error.item()
 
 
 def measure_gradient_ratio(config: TransformerConfig, train: TrainConfig) -> float:
@@ -115,14 +186,10 @@ def compute_gradient_norm(layer: nn.Module) -> float:
     ).item()
 
 
-def measure_final_loss(config: TransformerConfig, train: TrainConfig, advance: Advance) -> float:
+def train_stack(model: Transformer, train: TrainConfig, advance: Advance) -> float:
     """Train and return the final loss. Progress counts steps times layers."""
-    history = train_model(
-        build_model(config),
-        TASK.make_sampler(1, 24),
-        train,
-        lambda steps: advance(steps * config.encoder_layers),
-    )
+    layers = model.config.encoder_layers
+    history = train_model(model, TASK.make_sampler(1, 24), train, lambda steps: advance(steps * layers))
     return history.final_loss
 
 

@@ -3,12 +3,14 @@
 import { element } from "./look/dom.js";
 import { compareWords } from "./look/word_differences.js";
 import { post, retryWhileBusy } from "./api_client.js";
+import { Notice } from "./notice.js";
 
 const COUNT_AT_WORD = 4;
 
 export class AlternativeList {
-  constructor(page, copy) {
-    Object.assign(this, { page, copy });
+  // copy(text) copies an alternative; use(translation) makes it the translation of the text.
+  constructor(page, { copy, use }) {
+    Object.assign(this, { page, copy, use });
   }
 
   build(choice) {
@@ -16,17 +18,20 @@ export class AlternativeList {
     this.list = element("ol", { class: "alternatives-list" });
     this.none = element("p", { class: "quiet no-alternatives", hidden: true }, texts.noAlternatives);
     this.title = element("h4", { class: "at-word", hidden: true });
+    this.notice?.clear();
+    this.notice = new Notice(this.page);
+    this.notice.root.hidden = true;
     this.atWord = element("ol", { class: "alternatives-list at-word", hidden: true });
-    return element(
+    return (this.root = element(
       "section",
-      { class: "alternatives", "aria-label": texts.alternatives },
-      element("h3", {}, texts.alternatives),
-      choice,
+      { class: "alternatives surface", "aria-label": texts.alternatives },
+      element("div", { class: "row" }, element("h3", {}, texts.alternatives), choice),
       this.list,
       this.none,
       this.title,
+      this.notice.root,
       this.atWord,
-    );
+    ));
   }
 
   setLanguage(language) {
@@ -35,17 +40,24 @@ export class AlternativeList {
 
   show(response) {
     this.closeWord();
+    this.root.hidden = !response;
     const alternatives = response?.alternatives ?? [];
     this.none.hidden = !(response && response.request.alternatives && !alternatives.length);
     this.fill(this.list, alternatives, response?.translatedText ?? "");
   }
 
-  fill(list, alternatives, translation) {
+  // complete(text) is the whole translation with an alternative in it.
+  fill(list, alternatives, translation, complete = (text) => text) {
     const { texts, language } = this.page;
+    const createButton = (name, text, onclick) => {
+      const attributes = { type: "button", class: `${name}-alternative`, lang: language, onclick };
+      return element("button", { ...attributes, "aria-label": `${texts[name]}: ${text}` }, texts[name]);
+    };
     const createItem = (text) => {
       const words = compareWords(text, translation, { withOmitted: true }).flatMap((part) => [createWord(part), " "]);
-      const attributes = { type: "button", lang: language, "aria-label": `${texts.copy}: ${text}`, onclick: () => this.copy(text) };
-      return element("li", {}, element("span", {}, ...words.slice(0, -1)), element("button", attributes, texts.copy));
+      const copy = createButton("copy", text, () => this.copy(text));
+      const use = createButton("use", text, () => this.use(complete(text)));
+      return element("li", {}, element("span", {}, ...words.slice(0, -1)), copy, use);
     };
     list.replaceChildren(...alternatives.map(createItem));
   }
@@ -54,7 +66,8 @@ export class AlternativeList {
 
   closeWord() {
     this.opening?.abort();
-    this.title.hidden = this.atWord.hidden = true;
+    this.notice.clear();
+    this.title.hidden = this.atWord.hidden = this.notice.root.hidden = true;
   }
 
   // Translates the sentence again: it begins as before, and another word follows.
@@ -81,10 +94,14 @@ export class AlternativeList {
       if (signal.aborted) return;
       const others = [translatedText, ...alternatives].filter((text) => text.trim() && text !== sentence.text);
       this.atWord.hidden = false;
-      this.fill(this.atWord, others, sentence.text);
+      const [before, after] = [0, sentence.text.length].map((length) => sentence.start + length);
+      const complete = (text) => response.translatedText.slice(0, before) + text + response.translatedText.slice(after);
+      this.fill(this.atWord, others, sentence.text, complete);
       if (!others.length) this.title.textContent = texts.noneAtWord(word);
     } catch (error) {
-      if (error.name !== "AbortError") this.title.textContent = texts.noneAtWord(word);
+      if (error.name === "AbortError" || signal.aborted) return;
+      this.notice.root.hidden = false;
+      this.notice.showFailure(error, () => this.openWord(response, start, word));
     }
   }
 }

@@ -12,9 +12,9 @@ function authorizationHeaders() {
   return apiKey ? { authorization: `Bearer ${bytes}` } : {};
 }
 
-async function request(path, options) {
+async function request(path, options, read = (response) => response.json()) {
   const response = await fetch(path, { ...options, headers: { ...options.headers, ...authorizationHeaders() } });
-  if (response.ok) return response.json();
+  if (response.ok) return read(response);
   const body = await response.json().catch(() => ({}));
   const error = new Error(body.error ?? `${response.status}`);
   error.status = response.status;
@@ -40,6 +40,14 @@ export function post(path, fields, signal) {
     body: JSON.stringify(fields),
     signal,
   });
+}
+
+export function postForm(path, form, signal) {
+  return request(path, { method: "POST", body: form, signal });
+}
+
+export function getBlob(path, signal) {
+  return request(path, { signal }, (response) => response.blob());
 }
 
 // Retry while the server is busy (503, or 429 for one client), after the delay that it asks for.

@@ -2,8 +2,9 @@
 
 import { element } from "./look/dom.js";
 import { showAttention } from "./look/attention_explorer.js";
-import { errorMessage, post, retryWhileBusy } from "./api_client.js";
-import { attentionUnavailable, prepareSentence } from "./sentence.js";
+import { post, retryWhileBusy } from "./api_client.js";
+import { Notice } from "./notice.js";
+import { attentionUnavailable, chooseText, prepareSentence } from "./sentence.js";
 
 export class AttentionView {
   constructor(page) {
@@ -13,17 +14,22 @@ export class AttentionView {
   }
 
   build() {
-    this.status = element("p", { class: "message", role: "status" });
+    this.notice?.clear();
+    this.notice = new Notice(this.page);
     this.note = element("p", { class: "quiet first-sentence" });
     this.container = element("div", { class: "explorer" });
     this.root.replaceChildren(
       element("h2", {}, this.page.texts.views.attention),
       element("p", { class: "lead" }, this.page.texts.attentionAbout),
-      this.status,
+      this.notice.root,
       this.note,
       this.container,
     );
     this.shown = "";
+  }
+
+  leave() {
+    this.notice?.clear(); // a lost server is asked again when the view is opened
   }
 
   async enter() {
@@ -33,23 +39,25 @@ export class AttentionView {
     this.shown = requested;
     this.container.replaceChildren();
     this.note.textContent = "";
-    this.status.textContent = attentionUnavailable(this.page) || (current.text.trim() ? texts.loading : texts.needText);
-    if (this.status.textContent !== texts.loading) return;
+    const text = chooseText(this.page);
+    const hindrance = attentionUnavailable(this.page) || (text ? "" : texts.needText);
+    this.notice.show(hindrance || texts.loading);
+    if (hindrance) return;
     try {
-      const { fields, hasMore } = await prepareSentence(this.page, current.text);
+      const { fields, hasMore } = await prepareSentence(this.page, text);
       if (this.shown !== requested) return; // another text was requested in the meantime
       const data = await retryWhileBusy(() => post("look", fields), undefined, (seconds) => {
-        if (this.shown === requested) this.status.textContent = texts.retrying(seconds);
+        if (this.shown === requested) this.notice.show(texts.retrying(seconds));
       });
       if (this.shown !== requested) return;
-      this.status.textContent = "";
+      this.notice.show("");
       this.note.textContent = hasMore ? texts.firstSentence : "";
       this.container.className = "explorer";
       showAttention(this.container, data, { language });
     } catch (error) {
       if (this.shown !== requested) return;
       this.shown = "";
-      this.status.textContent = errorMessage(error, texts);
+      this.notice.showFailure(error, () => this.enter());
     }
   }
 }

@@ -1,7 +1,7 @@
-// Translate a text file line by line: line n of the result is the translation of line n.
+// Translate a file. Of a text, line n of the result is the translation of line n; a document keeps its format.
 
 import { element, isTouchScreen } from "./look/dom.js";
-import { post, retryWhileBusy } from "./api_client.js";
+import { getBlob, post, postForm, retryWhileBusy } from "./api_client.js";
 import { confidenceLevel } from "./word_spans.js";
 
 const MAX_LINES_PER_REQUEST = 32; // few enough that the progress bar moves
@@ -13,6 +13,11 @@ export class FileTranslation {
     this.controller = null;
   }
 
+  // The endings of the documents that the server can read.
+  get documentFormats() {
+    return this.page.settings.supportedFilesFormat.filter((suffix) => suffix !== ".txt");
+  }
+
   build() {
     const { texts } = this.page;
     this.controller?.abort();
@@ -21,7 +26,7 @@ export class FileTranslation {
         type: "file",
         id: "file",
         class: "visually-hidden",
-        accept: ".txt,text/plain",
+        accept: ["text/plain", ".txt", ...this.documentFormats].join(),
         onchange: () => this.selectFile(),
       }),
       name: element("span", { class: "quiet" }, texts.noFile),
@@ -41,13 +46,19 @@ export class FileTranslation {
     });
     return element(
       "section",
-      { class: "files", "aria-label": texts.file },
+      { class: "files surface", "aria-label": texts.file },
       element("h3", {}, texts.file),
-      element("p", { class: "quiet" }, `${texts.fileHint} ${isTouchScreen() ? "" : texts.dropHint}`),
+      element("p", { class: "quiet" }, `${texts.fileHint(this.documentFormats.join(", "))} ${isTouchScreen() ? "" : texts.dropHint}`),
       parts.file,
-      element("label", { for: "file" }, texts.choose),
-      parts.name,
-      element("div", { class: "row" }, parts.start, parts.stop, parts.bar),
+      element(
+        "div",
+        { class: "row" },
+        element("label", { for: "file" }, texts.choose),
+        parts.name,
+        parts.start,
+        parts.stop,
+        parts.bar,
+      ),
       parts.status,
       parts.link,
     );
@@ -99,9 +110,9 @@ export class FileTranslation {
     parts.stop.hidden = parts.bar.hidden = false;
     parts.start.disabled = true;
     try {
-      const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-      const name = `${file.name.replace(/\.[^.]*$/, "")}.${options.target}.txt`;
-      this.offerDownload(await this.translate(text, options), name);
+      const suffix = this.documentFormats.find((suffix) => file.name.toLowerCase().endsWith(suffix));
+      const content = suffix ? await this.translateDocument(file, options) : await this.translateText(file, options);
+      this.offerDownload(content, `${file.name.replace(/\.[^.]*$/, "")}.${options.target}${suffix ?? ".txt"}`);
     } catch (error) {
       parts.status.textContent = this.describeError(error, page.texts);
       parts.status.classList.toggle("is-error", error.name !== "AbortError");
@@ -114,7 +125,25 @@ export class FileTranslation {
   describeError(error, texts) {
     if (error.name === "AbortError") return texts.stopped;
     if (error.status || error.isLocal) return error.message;
-    return error instanceof TypeError && /decod|encoded/i.test(error.message) ? texts.notUtf8 : texts.unreachable;
+    return error instanceof TypeError && /decod|encoded/i.test(error.message) ? texts.notUtf8(this.documentFormats.join(", ")) : texts.unreachable;
+  }
+
+  // The server translates the whole document, and keeps it for a while.
+  async translateDocument(file, options) {
+    const { signal } = this.controller;
+    const form = new FormData();
+    for (const [name, value] of Object.entries({ ...options, file })) form.append(name, value);
+    this.parts.bar.removeAttribute("value"); // how far the server is, is not known
+    this.parts.status.textContent = this.page.texts.working;
+    const { translatedFileUrl } = await postForm("translate_file", form, signal);
+    const document = await getBlob(`download_file/${translatedFileUrl.split("/").at(-1)}`, signal);
+    this.parts.status.textContent = this.page.texts.done;
+    return document;
+  }
+
+  async translateText(file, options) {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    return new Blob([await this.translate(text, options)], { type: "text/plain;charset=utf-8" });
   }
 
   // Line endings are kept, and empty lines are not sent.
@@ -149,9 +178,9 @@ export class FileTranslation {
     return pieces.join("");
   }
 
-  offerDownload(text, name) {
+  offerDownload(content, name) {
     const { link } = this.parts;
-    this.url = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
+    this.url = URL.createObjectURL(content);
     link.href = this.url;
     link.download = name;
     link.textContent = this.page.texts.download(name);

@@ -122,14 +122,14 @@ class Page {
       element(
         "label",
         { class: "page-theme" },
-        `${texts.theme} `,
-        element("select", { name: "page-theme", onchange: setTheme }, ...themes),
+        element("span", { class: "label" }, `${texts.theme} `),
+        element("select", { name: "page-theme", "aria-label": texts.theme, onchange: setTheme }, ...themes),
       ),
       element(
         "label",
         { class: "page-language" },
-        `${texts.pageLanguage} `,
-        element("select", { name: "page-language", onchange }, ...options),
+        element("span", { class: "label" }, `${texts.pageLanguage} `),
+        element("select", { name: "page-language", "aria-label": texts.pageLanguage, onchange }, ...options),
       ),
     );
   }

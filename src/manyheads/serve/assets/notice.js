@@ -1,7 +1,7 @@
 // What happens to a request: progress, success, or an error that looks like one, with a way out of it.
 
 import { element } from "./look/dom.js";
-import { get, sleep } from "./api_client.js";
+import { errorMessage, get, sleep } from "./api_client.js";
 
 const RECONNECT_DELAYS = [1, 2, 4, 8, 15]; // seconds; the last one repeats
 
@@ -26,6 +26,12 @@ export class Notice {
     this.text.textContent = text;
     const { texts } = this.page;
     if (retry) this.action.append(element("button", { type: "button", class: "retry", onclick: retry }, texts.retry));
+  }
+
+  // A request failed: the server rejected it, or does not respond.
+  showFailure(error, retry) {
+    if (!error.status) return this.reconnect(retry);
+    this.showError(errorMessage(error, this.page.texts), retry);
   }
 
   // The server does not respond: asks whether it is back, less and less often, and then tries again.

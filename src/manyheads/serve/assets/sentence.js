@@ -11,6 +11,14 @@ export function attentionUnavailable(page) {
   return chosen.attention ? "" : page.texts.noAttention;
 }
 
+// The text of the translate view, or where there is none an example of the model.
+export function chooseText(page) {
+  const { source, target, model, text } = page.current;
+  const models = page.modelsFor(source, target);
+  const { examples } = models.find(({ name }) => name === model) ?? models[0] ?? { examples: [] };
+  return text.trim() ? text : (examples[Math.floor(examples.length / 2)] ?? "");
+}
+
 // The request for the first sentence of a text, with its translation where that is known, and whether the text
 // has more. The model translates sentence by sentence, so attention maps exist within one sentence only.
 export async function prepareSentence(page, text) {

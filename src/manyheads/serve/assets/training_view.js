@@ -2,7 +2,7 @@
 // trains.
 
 import { element, isTouchScreen } from "./look/dom.js";
-import { errorMessage, get } from "./api_client.js";
+import { get } from "./api_client.js";
 import { formatNumber } from "./chart_scale.js";
 import { createChart } from "./line_chart.js";
 import { Notice } from "./notice.js";
@@ -54,8 +54,7 @@ export class TrainingView {
       this.drawControls();
       this.drawCurves();
     } catch (error) {
-      if (error.status) this.notice.showError(errorMessage(error, texts), () => this.load());
-      else this.notice.reconnect(() => this.load());
+      this.notice.showFailure(error, () => this.load());
     }
   }
 
@@ -148,7 +147,7 @@ export class TrainingView {
     const shown = SERIES.filter((series) => lines.some((line) => line.series === series));
     return element(
       "figure",
-      { class: "curve", "data-curve": metric },
+      { class: "curve surface", "data-curve": metric },
       element(
         "figcaption",
         {},

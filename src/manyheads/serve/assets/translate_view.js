@@ -26,7 +26,10 @@ export class TranslateView {
       onHover: (n) => (n === null ? this.result.leave("source") : this.result.highlight("source", n)),
       onPin: (n) => this.result.response?.details && this.result.pin("source", n),
     });
-    this.alternatives = new AlternativeList(page, (text) => this.result.copy(text));
+    this.alternatives = new AlternativeList(page, {
+      copy: (text) => this.result.copy(text),
+      use: (text) => this.useAlternative(text),
+    });
     this.result = new TranslationResult(page, this.editor, {
       onPin: (start, word) =>
         word ? this.alternatives.openWord(this.result.response, start, word) : this.alternatives.closeWord(),
@@ -67,10 +70,13 @@ export class TranslateView {
     parts.numAlternatives.append(...counts);
     const result = this.result.build((message) => this.notice.show(message));
     this.root.replaceChildren(
-      element("h2", { class: "visually-hidden" }, texts.views.translate),
       this.welcome.root,
-      this.createLanguageRow(),
-      element("div", { class: "boxes" }, this.createInputBox(), result.box),
+      element(
+        "div",
+        { class: "surface translator" },
+        this.createLanguageRow(),
+        element("div", { class: "boxes" }, this.createInputBox(), result.box),
+      ),
       this.notice.root,
       result.word,
       result.announcement,
@@ -226,7 +232,10 @@ export class TranslateView {
     const { texts, settings, current } = page;
     const { text, target } = current;
     if (!text.trim()) return this.finish(null, "");
-    if ([...text].length > settings.charLimit) return this.fail(texts.tooLong(settings.charLimit));
+    if ([...text].length > settings.charLimit) {
+      this.finish(null, "");
+      return this.notice.showError(texts.tooLong(settings.charLimit));
+    }
     this.result.setStale(true);
     const options = { alternatives: this.numAlternatives, details: true, ...this.modelOption() };
     const fields = { q: text, source: this.sourceLanguage, target, ...options };
@@ -244,16 +253,9 @@ export class TranslateView {
       this.finish({ ...response, request: fields }, message);
     } catch (error) {
       if (error.name === "AbortError" || controller !== this.controller) return;
-      if (error.status) return this.fail(page.texts.rejected(error.message), () => this.translate());
       this.finish(null, "");
-      this.notice.reconnect(() => this.translate());
+      this.notice.showFailure(error, () => this.translate());
     }
-  }
-
-  // Shows an error instead of a translation.
-  fail(message, retry = null) {
-    this.finish(null, "");
-    this.notice.showError(message, retry);
   }
 
   // Tells the user that the text seems to be in another language than the chosen one.
@@ -286,6 +288,24 @@ export class TranslateView {
     }
     this.showResult(true);
     this.notice.show(message);
+  }
+
+  // An alternative becomes the translation, and the other way round. Nothing is known about its words.
+  useAlternative(text) {
+    const { response } = this.result;
+    const { translatedText, alternatives = [], details } = response;
+    this.finish(
+      {
+        ...response,
+        translatedText: text,
+        alternatives: [translatedText, ...alternatives.filter((other) => other !== text)],
+        confidence: null,
+        notes: [],
+        details: { ...details, words: [], sentenceConfidences: [] },
+      },
+      this.page.texts.used,
+    );
+    this.result.parts.copy.focus(); // the button that was pressed is gone
   }
 
   showResult(isNew) {

@@ -82,6 +82,7 @@ export class TranslationResult {
     parts.word.textContent = response?.details?.words.length ? this.wordsHint : "";
     this.setStale(false);
     parts.output.classList.toggle("empty", !response);
+    parts.copy.hidden = !response;
     parts.legend.hidden = !response?.details?.words.some(({ probability }) => probability !== null);
     this.showConfidence();
     this.corrections.show(response);
@@ -162,7 +163,7 @@ export class TranslationResult {
 
   // Highlights a word and those that it is aligned with; n is null for none.
   highlight(side, n) {
-    if (!this.response?.details) return;
+    if (!this.response?.details?.words.length) return;
     const { words } = this.response.details;
     const setHighlighted = (container, numbers) => {
       for (const span of container.querySelectorAll(".word"))

@@ -1,9 +1,11 @@
 // The walkthrough view: one sentence through the model, with the numbers that the server computes, layer by layer.
 
 import { element } from "./look/dom.js";
+import { createSentencePair } from "./look/sentence_pair.js";
 import { showWalk } from "./look/walk_explorer.js";
-import { errorMessage, post, retryWhileBusy } from "./api_client.js";
-import { attentionUnavailable, prepareSentence } from "./sentence.js";
+import { post, retryWhileBusy } from "./api_client.js";
+import { Notice } from "./notice.js";
+import { attentionUnavailable, chooseText, prepareSentence } from "./sentence.js";
 
 const EXAMPLE_SENTENCES = { en: "I go home.", ko: "나는 오늘 점심을 먹었어." };
 // Numbers of each vector and whether the matrices come too: as much as the server sends.
@@ -22,6 +24,8 @@ export class WalkView {
 
   build() {
     const { texts, settings } = this.page;
+    this.notice?.clear();
+    this.notice = new Notice(this.page);
     const parts = (this.parts = {
       sentence: element("input", {
         type: "text",
@@ -29,10 +33,10 @@ export class WalkView {
         value: this.fields?.q ?? "",
         maxlength: settings.charLimit,
       }),
-      message: element("p", { class: "message", role: "status" }),
       note: element("p", { class: "quiet first-sentence" }),
-      pair: element("p", { class: "sentence-pair" }),
+      pair: element("div", {}),
       walk: element("div", {}),
+      card: element("div", { class: "surface", hidden: true }),
     });
     this.root.replaceChildren(
       element("h2", {}, texts.views.walk),
@@ -43,12 +47,17 @@ export class WalkView {
         parts.sentence,
         element("button", {}, texts.walkButton),
       ),
-      parts.message,
+      this.notice.root,
       parts.note,
       parts.pair,
-      parts.walk,
+      parts.card,
     );
+    parts.card.append(parts.walk);
     if (this.fields) this.open();
+  }
+
+  leave() {
+    this.notice?.clear(); // a lost server is asked again when the view is opened
   }
 
   // Takes the text of the translate view, unless it was taken already.
@@ -61,7 +70,7 @@ export class WalkView {
       this.loadedKey = key;
       return this.loadText(text);
     }
-    const example = EXAMPLE_SENTENCES[source] ?? "";
+    const example = chooseText(this.page) || (EXAMPLE_SENTENCES[source] ?? "");
     if (!this.fields && example) return this.loadText(example);
   }
 
@@ -76,6 +85,7 @@ export class WalkView {
   async loadText(text) {
     const { page, parts } = this;
     const loading = (this.loading = {});
+    this.text = text;
     const unavailable = attentionUnavailable(page);
     if (unavailable) return this.clear(unavailable);
     this.clear(page.texts.loading);
@@ -88,7 +98,7 @@ export class WalkView {
       this.parts.sentence.value = fields.q;
       if (await this.open()) this.parts.note.textContent = hasMore ? page.texts.firstSentence : "";
     } catch (error) {
-      if (loading === this.loading) this.clear(errorMessage(error, page.texts));
+      if (loading === this.loading) this.fail(error);
     }
   }
 
@@ -96,9 +106,17 @@ export class WalkView {
   clear(message) {
     this.opened = null;
     this.parts.walk.replaceChildren();
+    this.parts.card.hidden = true;
     this.parts.pair.replaceChildren();
     this.parts.note.textContent = "";
-    this.parts.message.textContent = message;
+    this.notice.show(message);
+  }
+
+  // Shows an error instead of the numbers. The text is loaded again when it is tried again or the view is opened.
+  fail(error) {
+    this.clear("");
+    this.fields = this.loadedKey = null;
+    this.notice.showFailure(error, () => this.loadText(this.text));
   }
 
   // Returns whether the walk was drawn.
@@ -116,20 +134,22 @@ export class WalkView {
       if (!layers.has(key)) layers.set(key, request(stack, layer));
       return layers.get(key).catch((error) => {
         layers.delete(key);
-        if (this.opened === opened) this.clear(errorMessage(error, page.texts));
+        if (this.opened === opened) this.fail(error);
         throw error;
       });
     };
-    parts.message.textContent = page.texts.loading;
+    this.notice.show(page.texts.loading);
     try {
       const { source, target, languages } = await load("encoder", 0);
       if (this.opened !== opened) return false;
+      parts.card.hidden = false;
       await showWalk(parts.walk, { load }, { language: page.language });
-      parts.message.textContent = "";
+      this.notice.show("");
       parts.pair.replaceChildren(
-        element("span", { lang: languages.source }, source),
-        " → ",
-        element("span", { lang: languages.target }, target),
+        createSentencePair([
+          ["source", page.texts.source, source, languages.source],
+          ["target", page.texts.translation, target, languages.target],
+        ]),
       );
       return true;
     } catch {
@@ -140,7 +160,7 @@ export class WalkView {
   // The first request that the server has not too many numbers for; the others need not be tried again.
   async requestLayer(fields, opened) {
     const onWait = (seconds) => {
-      if (this.opened === opened) this.parts.message.textContent = this.page.texts.retrying(seconds);
+      if (this.opened === opened) this.notice.show(this.page.texts.retrying(seconds));
     };
     for (opened.request ??= 0; ; opened.request++) {
       try {

@@ -17,14 +17,17 @@ export class Welcome {
     this.root.hidden = !model;
     if (!model) return;
     const [source, target] = [model.source, model.target].map((code) => languageName(code, language));
-    const facts = [texts.welcome(source, target)];
-    if (model.training_pairs) facts.push(texts.welcomePairs(model.training_pairs));
+    const facts = [model.training_pairs ? texts.welcomePairs(model.training_pairs) : texts.welcome];
     facts.push(model.calibrated ? texts.welcomeCalibrated : texts.welcomeLimits);
     const examples = model.examples.map((text) =>
       element("button", { type: "button", class: "example", lang: model.source, onclick: () => this.onChoose(text) }, text),
     );
     const group = element("div", { class: "examples", role: "group", "aria-label": texts.examples });
     group.append(element("span", { class: "quiet" }, texts.examples), ...examples);
-    this.root.replaceChildren(element("p", {}, facts.join(" ")), ...(examples.length ? [group] : []));
+    this.root.replaceChildren(
+      element("h2", {}, texts.direction(source, target)),
+      element("p", {}, facts.join(" ")),
+      ...(examples.length ? [group] : []),
+    );
   }
 }

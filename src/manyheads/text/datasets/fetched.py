@@ -35,6 +35,7 @@ class FetchedCorpus:
     date: str
     splits: dict[str, SplitFiles]
     folder: Path
+    register: str = ""
     is_new: bool = True
 
     @property
@@ -86,16 +87,17 @@ def read_manifest(folder: Path) -> FetchedCorpus:
         raise DataError(f"{path} was not written by `get`; remove it, or choose another --out") from None
 
 
-def find_complete(folder: Path, name: str, pair: LanguagePair) -> FetchedCorpus | None:
+def find_complete(folder: Path, name: str, pair: LanguagePair, register: str = "") -> FetchedCorpus | None:
     """Return the corpus that an earlier call completed in the folder. Refuse a folder of another corpus."""
     try:
         fetched = read_manifest(folder)
     except FileNotFoundError:
         return None
-    if (fetched.corpus, fetched.pair) != (name, str(pair)):
+    held = f"{fetched.corpus} {fetched.pair} {fetched.register}".strip()
+    wanted = f"{name} {pair} {register}".strip()
+    if held != wanted:
         raise RequestError(
-            f"{folder} holds {fetched.corpus} {fetched.pair}, not {name} {pair}; "
-            f"give another --out, or replace it with --force"
+            f"{folder} holds {held}, not {wanted}; give another --out, or replace it with --force"
         )
     return fetched if fetched.is_complete else None
 

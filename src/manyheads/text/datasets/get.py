@@ -19,7 +19,13 @@ from manyheads.text.datasets.fetched import (
     remove_partial_files,
     remove_previous,
 )
-from manyheads.text.datasets.sources import PART_WRITERS, DownloadCache, FetchContext, Sides
+from manyheads.text.datasets.sources import (
+    PART_WRITERS,
+    DownloadCache,
+    FetchContext,
+    Sides,
+    check_register,
+)
 
 
 def get_corpus(
@@ -29,20 +35,25 @@ def get_corpus(
     *,
     catalog: Catalog | None = None,
     cache: str | Path | None = None,
+    register: str = "",
     force: bool = False,
     progress: Progress | None = None,
     retry_delays: Sequence[float] = RETRY_DELAYS,
 ) -> FetchedCorpus:
-    """Fetch a known corpus into a folder. A complete folder is left alone unless `force` is set."""
+    """Fetch a known corpus into a folder. A complete folder is left alone unless `force` is set.
+
+    `register` is of the Korean of the built-in grammar: plain or polite.
+    """
     catalog, progress = catalog or load_catalog(), progress or Progress()
     corpus, member = catalog.find_entry(name)
     language_pair = corpus.choose_pair(pair)
+    check_register(register, corpus, language_pair)
     folder = Path(folder or f"{name.replace('/', '-')}.{language_pair}")
-    if not force and (complete := find_complete(folder, name, language_pair)):
+    if not force and (complete := find_complete(folder, name, language_pair, register)):
         return complete
     progress.message(f"{corpus.title}\nlicense: {corpus.license} ({corpus.license_url})")
     downloads = DownloadCache(Path(cache or folder / "downloads"), force, progress, retry_delays)
-    context = FetchContext(corpus, member, language_pair, catalog, downloads)
+    context = FetchContext(corpus, member, language_pair, catalog, downloads, register)
     names = [f"{split}.{language}" for split in context.splits for language in language_pair.languages]
     check_not_foreign(folder, names)
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,6 +115,7 @@ def finalize_folder(
         date=datetime.date.today().isoformat(),
         splits=splits,
         folder=folder,
+        register=context.register,
     )
     fetched.write_manifest()
     return fetched

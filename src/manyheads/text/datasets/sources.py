@@ -33,6 +33,7 @@ from manyheads.text.datasets.download import DownloadedFile, download
 
 OPUS_MEMBER_PATTERN = "*.{first}-{second}.{language}"
 PLAYGROUND_SEED = 1
+PLAYGROUND_REGISTERS = ("plain", "polite")  # of Korean; the first is the default
 
 Sides = Sequence[IO[bytes]]  # the files of source and target
 LineCounts = tuple[int, int]
@@ -68,6 +69,7 @@ class FetchContext:
     pair: LanguagePair
     catalog: Catalog
     cache: DownloadCache
+    register: str = ""  # of the Korean that the built-in grammar generates; empty: its default
 
     @property
     def splits(self) -> dict[str, list[CorpusPart]]:
@@ -175,12 +177,29 @@ def write_playground(context: FetchContext, split: str, part: CorpusPart, sides:
     train, valid, test = (sizes.get(name, 0) for name in SPLITS)
     is_reversed = str(context.pair) not in playground.PAIRS  # generated from English, used in both directions
     pair = "-".join(context.pair.languages[::-1]) if is_reversed else str(context.pair)
-    corpus = playground.generate_corpus(pair, train=train, valid=valid, test=test, seed=PLAYGROUND_SEED)
+    corpus = playground.generate_corpus(
+        pair,
+        train=train,
+        valid=valid,
+        test=test,
+        seed=PLAYGROUND_SEED,
+        register=context.register or PLAYGROUND_REGISTERS[0],
+    )
     pairs = [sentences[::-1] if is_reversed else sentences for sentences in corpus[split]]
     for sentences in pairs:
         for sentence, side in zip(sentences, sides, strict=True):
             side.write(sentence.encode() + b"\n")
     return len(pairs), len(pairs)
+
+
+def check_register(register: str, corpus: CatalogEntry, pair: LanguagePair) -> None:
+    """Refuse a register for anything but the Korean of the built-in grammar."""
+    parts = [part for parts in corpus.select_parts(pair).values() for part in parts]
+    is_generated = all(part.source_type == "playground" for part in parts) and "ko" in pair.languages
+    if register and not is_generated:
+        raise RequestError(f"--register is for the Korean of playground, not for {corpus.name} {pair}")
+    if register and register not in PLAYGROUND_REGISTERS:
+        raise RequestError(describe_unknown_name("register", register, list(PLAYGROUND_REGISTERS)))
 
 
 PartWriter = Callable[[FetchContext, str, CorpusPart, Sides], LineCounts]
