@@ -16,7 +16,7 @@ import manyheads as mh
 from manyheads.bulk import resources
 from manyheads.bulk.jobs import format_score
 from manyheads.bulk.resources import plan_local_workers
-from manyheads.cli.bulk import complete_ray_option
+from manyheads.cli.bulk import complete_ray_option, is_large_for_gpu
 from manyheads.errors import RequestError
 from support.untrained_model import save_untrained_model
 
@@ -151,6 +151,37 @@ def test_a_machine_is_divided_among_workers(
     monkeypatch.setattr(resources, "count_cpus", lambda: 8)
     plan = plan_local_workers(*options)
     assert (plan.num_workers, plan.num_gpus, plan.threads) == expected
+
+
+@pytest.mark.parametrize(
+    ("cores", "num_gpus", "expected"), [(16, 1, 3), (8, 1, 2), (2, 1, 1), (16, 8, 8), (64, 8, 16), (16, 0, 4)]
+)
+def test_several_workers_share_a_gpu_if_there_are_cores_for_them(
+    cores: int, num_gpus: int, expected: int
+) -> None:
+    assert resources.count_workers(cores, num_gpus) == expected
+
+
+def test_large_files_are_for_several_workers_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 1)
+    monkeypatch.setattr("manyheads.text.subwords.count_cpus", lambda: 16)
+    small, large = tmp_path / "small.en", tmp_path / "large.en"
+    small.write_text("a\n")
+    large.write_bytes(b"a" * 4_000_000)
+    assert is_large_for_gpu([small, large], None, None)
+    assert not is_large_for_gpu([small], None, None)
+    assert not is_large_for_gpu([large], None, "cpu")
+    assert not is_large_for_gpu([large], "ctranslate2", None)
+    with large.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert is_large_for_gpu([], "torch", "cuda")
+    monkeypatch.setattr("manyheads.text.subwords.count_cpus", lambda: 2)
+    assert not is_large_for_gpu([large], None, None), "one process does as well"
+    monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 0)
+    monkeypatch.setattr("manyheads.text.subwords.count_cpus", lambda: 16)
+    assert not is_large_for_gpu([large], None, None)
 
 
 @pytest.mark.parametrize(

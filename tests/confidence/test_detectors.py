@@ -11,6 +11,7 @@ from manyheads.confidence.detectors import (
     find_failure,
     find_failures,
     find_loop,
+    find_loop_spans,
     find_repetition,
     has_repetition,
 )
@@ -45,6 +46,13 @@ def test_a_loop_with_changing_words_between_is_found() -> None:
     assert find_loop(output, [9, 8, 7]) is not None
     assert find_loop(cut_loop(output, [9, 8, 7]), [9, 8, 7]) is None
     assert cut_loop(output, [9, 8, 7]) == output[:5]
+
+
+def test_the_tokens_of_a_loop_are_known() -> None:
+    assert find_loop_spans(KOREAN, ["I", "ate"]) == [(1, 11)]
+    output = [n for word in range(20, 26) for n in (1, 2, 3, 4, word)]
+    assert find_loop_spans(output, [9, 8, 7]) == [(n, n + 4) for n in range(0, 30, 5)]
+    assert find_loop_spans([1, 2, 3], []) == []
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -50,6 +50,13 @@ def test_ece_is_the_mean_difference_over_bins() -> None:
     assert math.isnan(compute_ece([], []))
 
 
+def test_of_few_examples_there_is_no_ece() -> None:
+    confidences, labels = [0.2] * 60 + [0.8] * 60, [1] * 60 + [0] * 60
+    assert compute_ece(confidences, labels) == pytest.approx(0.8)  # two bins
+    assert compute_ece(confidences[1:], labels[1:]) == pytest.approx(abs(0.6 / 119), abs=0.01)  # one
+    assert math.isnan(compute_ece([0.5] * 59, [1] * 59))
+
+
 def test_the_risk_falls_when_the_least_confident_are_left_out() -> None:
     coverages, risks = compute_risk_coverage([0.9, 0.1, 0.5], [0, 1, 0.5])
     assert coverages.tolist() == pytest.approx([1 / 3, 2 / 3, 1])

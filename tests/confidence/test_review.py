@@ -1,7 +1,7 @@
 """The second try, with an engine that answers by a script."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -18,12 +18,14 @@ from manyheads.confidence.features import FEATURES
 from manyheads.confidence.source_model import SourceModel
 from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.inference.engine import Engine
+from manyheads.pipeline import review
 from manyheads.search.options import Hypothesis, Request
 from manyheads.translator import Translator
 from support.untrained_model import save_untrained_model
 
 GOOD, OTHER = "나는 오늘 집에 간다.", "오늘 집에 간다."
 LOOP = "집에 " * 12
+WORDS = ["we", "go", "to", "my", "old", "red", "car", "now"]
 
 Results = Iterator[tuple[int, list[Hypothesis]]]
 
@@ -233,3 +235,66 @@ def test_a_calibrated_folder_gives_confidence_with_every_engine(tmp_path: Path, 
     assert all(result.confidence is not None and 0 <= result.confidence <= 1 for result in results)
     streamed = list(translator.stream(["I go home today.", "나는 오늘 집에 간다."], scores="total"))
     assert [result.confidence for result in streamed] == pytest.approx([r.confidence for r in results])
+
+
+def make_echo(real: Translator, source_language: str, find_text: Callable[[str], str]) -> Translator:
+    """Return a calibrated translator with short sentences whose engine maps the text of each source."""
+    translator, engine = make_translator(real)
+    translator.max_length, translator.source_language = 12, source_language
+
+    def decode(requests: Any, config: DecodingConfig, **options: Any) -> Results:
+        for index, request in enumerate(requests):
+            source = real.subwords.source.decode(request.source)
+            yield index, [engine.make_hypothesis(find_text(source), -0.5)]
+
+    engine.decode = decode  # type: ignore[method-assign]
+    return translator
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_parts_of_a_sentence_that_repeat_each_other_are_copied(real: Translator, is_stream: bool) -> None:
+    """No part has a loop of its own."""
+    source = (
+        "We go home, I read a book, you see my school, they buy two cars, he eats nine apples, it is cold"
+    )
+    translator = make_echo(real, "en", lambda text: GOOD if "book" not in text else "책을 읽는다.")
+    result = next(translator.stream([source])) if is_stream else translator.translate(source)
+    assert result.sentences > 6
+    assert find_loop(result.tokens, result.source_tokens) is None
+    assert "책을 읽는다." in result.text
+    assert GOOD not in result.text
+    assert "they buy two cars" in result.text
+    assert "repeating parts copied" in result.notes
+    assert result.confidence is not None
+    assert result.confidence < 0.5
+    assert len(result.token_scores) == len(result.tokens)
+
+
+def test_parts_between_copied_text_that_repeat_each_other_are_copied(real: Translator) -> None:
+    source = " ".join(f"{word} {number}00" for number, word in enumerate(WORDS, 1))
+    result = make_echo(real, "en", lambda text: GOOD).translate(source)
+    assert result.text == source
+    assert {"copied text repaired", "repeating parts copied"} <= set(result.notes)
+    assert (result.tokens, result.confidence) == ([], 0.0)
+
+
+def test_sentences_that_happen_to_be_equal_are_no_loop(real: Translator) -> None:
+    source = "I go. We read. You see. They buy. He eats. She runs. It rains. We go."
+    result = make_echo(real, "en", lambda text: GOOD).translate(source)
+    assert result.text == " ".join([GOOD] * 8)
+    assert result.notes == []
+
+
+def test_repeating_parts_stay_where_second_tries_are_off(real: Translator) -> None:
+    source = " ".join(f"{word} {number}00" for number, word in enumerate(WORDS, 1))
+    result = make_echo(real, "en", lambda text: GOOD).translate(source, second_try=False)
+    assert result.text.count(GOOD) == 8
+
+
+def test_many_different_loops_end_soon(real: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(review, "MAX_LOOPS", 1)
+    words = [*WORDS, "I", "see", "one", "day", "in", "the", "sun", "at", "two"]
+    source = " ".join(f"{word} {number}00" for number, word in enumerate(words, 1))
+    texts = iter([GOOD, "I read a book.", "We see you today."] * 100)
+    result = make_echo(real, "en", lambda text: next(texts)).translate(source)
+    assert result.text == source

@@ -94,6 +94,12 @@ def test_the_python_of_the_readme_runs(readme: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_python_in_documents_is_python(document: Path) -> None:
+    for code in re.findall(r"^```python\n(.*?)^```", read(document), flags=re.M | re.S):
+        compile(code, name(document), "exec")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
 def test_commands_between_back_ticks_run(document: Path) -> None:
     for command in re.findall(r"`manyheads ([^`]+)`", read(document)):
         if command in commands():  # the command is only mentioned
@@ -186,6 +192,17 @@ def test_the_python_about_translation_and_attention_runs(
     shown = re.sub(r"^show\(attention\).*$", "", python_of(ROOT / "docs" / f"look{language}.md"), flags=re.M)
     exec(compile(shown, "look", "exec"), namespace)  # show() needs a notebook
     assert namespace["attention"].trace.cross[1][0].ndim == 3
+
+
+@pytest.mark.parametrize("language", ["", ".ko"])
+def test_the_python_of_the_first_translation_runs(
+    language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_untrained_model(tmp_path / "manyheads-demo" / "run" / "model")
+    monkeypatch.chdir(tmp_path)
+    code = python_of(ROOT / "docs" / f"first-translation{language}.md")
+    exec(compile(code, "first-translation", "exec"), {})
+    assert capsys.readouterr().out.strip()
 
 
 @pytest.mark.parametrize("document", CURRENT, ids=name)

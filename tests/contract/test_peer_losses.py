@@ -1,6 +1,7 @@
 """The peers of the training benchmark that are written here: their loss and gradient are those of ours."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,46 +10,22 @@ from torch import Tensor
 
 import jax_system
 import manyheads as mh
+from manyheads.paper.small_corpus import EASY
+from manyheads.train.loss import reference_r_drop_loss
 from manyheads.train.objective import Objective
-from packed_transformer import BatchShape, PackedBatch, PackedSystem
+from packed_training import PackedTraining, map_weights, unmap_weights
+from packed_transformer import (
+    IGNORED,
+    BatchShape,
+    PackedBatch,
+    PackedSystem,
+    compute_r_drop_loss_and_gradient,
+)
 from training_system import TRAIN
 from workload import WorkloadBatch, draw_pairs, make_batch
 
+RUNS = Path(__file__).parents[2] / "runs"
 CONFIG = replace(mh.presets.TINY, vocab_size=40, layers=2, d_model=16, d_ff=32, heads=2, dropout=0.0)
-
-
-def map_weights(ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return our weights, or their gradients, by the names of the packed peer, which stacks some of them."""
-    weights = {"embedding": ours["output.weight"]}
-    for side, norms in (("encoder", 2), ("decoder", 3)):
-        for number in range(CONFIG.encoder_layers):
-            layer = f"{side}.{number}."
-            sublayers = ["self_attention", "cross_attention", "feed_forward"][3 - norms :]
-            sublayers = ["self_attention", *sublayers[1:]]
-            for index, sublayer in enumerate(sublayers, 1):
-                for part in ("weight", "bias"):
-                    weights[f"{layer}norm_{index}.{part}"] = ours[f"{layer}{sublayer}_residual.norm.{part}"]
-            for part in ("weight", "bias"):
-                own = {
-                    name: ours[f"{layer}{name}.{part}"]
-                    for name in ("self_attention.w_q", "self_attention.w_k", "self_attention.w_v")
-                }
-                weights[f"{layer}self_attention.qkv.{part}"] = torch.cat(list(own.values()))
-                weights[f"{layer}self_attention.output.{part}"] = ours[f"{layer}self_attention.w_o.{part}"]
-                for name in ("w_1", "w_2"):
-                    weights[f"{layer}feed_forward.{name}.{part}"] = ours[f"{layer}feed_forward.{name}.{part}"]
-                if side == "decoder":
-                    cross = f"{layer}cross_attention."
-                    weights[f"{cross}query.{part}"] = ours[f"{cross}w_q.{part}"]
-                    weights[f"{cross}output.{part}"] = ours[f"{cross}w_o.{part}"]
-    for part in ("weight", "bias"):
-        parts = [
-            ours[f"decoder.{number}.cross_attention.{name}.{part}"]
-            for number in range(CONFIG.decoder_layers)
-            for name in ("w_k", "w_v")
-        ]
-        weights[f"keys_values.{part}"] = torch.cat(parts)
-    return weights
 
 
 @pytest.fixture
@@ -70,7 +47,8 @@ def ours(batch: WorkloadBatch) -> tuple[dict[str, Tensor], float, dict[str, Tens
     weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     gradients = {name: parameter.grad for name, parameter in model.named_parameters(remove_duplicate=False)}
     assert all(gradient is not None for gradient in gradients.values())
-    return map_weights(weights), loss.item(), map_weights(gradients)  # type: ignore[arg-type]
+    layers = CONFIG.encoder_layers
+    return map_weights(weights, layers), loss.item(), map_weights(gradients, layers)  # type: ignore[arg-type]
 
 
 def test_the_packed_peer_computes_our_loss_and_gradient(
@@ -84,6 +62,66 @@ def test_the_packed_peer_computes_our_loss_and_gradient(
     assert peer.keys() == gradients.keys()
     for name, gradient in gradients.items():
         assert torch.allclose(peer[name], gradient, rtol=1e-4, atol=1e-6), name
+
+
+def test_the_packed_peer_computes_our_loss_and_gradient_with_r_drop(batch: WorkloadBatch) -> None:
+    """Without dropout the two passes agree; the divergence is checked below."""
+    train = replace(TRAIN, r_drop=2.5)
+    torch.manual_seed(0)
+    model = mh.Transformer(CONFIG).train()
+    sides = [mh.Packed.of(side) for side in (batch.sources, batch.inputs, batch.labels)]
+    total, _ = Objective(model, train)(sides[0], sides[1], sides[2].tokens)
+    (total / batch.target_tokens).backward()
+    layers = CONFIG.encoder_layers
+    named = dict(model.named_parameters(remove_duplicate=False))
+    gradients = map_weights({name: parameter.grad for name, parameter in named.items()}, layers)  # type: ignore[misc]
+    system = PackedSystem("flex", CONFIG, "cpu", train)
+    system.load_weights(map_weights(model.state_dict(), layers))
+    loss = system.run(system.prepare(batch)).item()
+    assert loss == pytest.approx(total.item() / batch.target_tokens, rel=1e-5)
+    peer = system.collect_gradients()
+    for name, gradient in gradients.items():
+        assert torch.allclose(peer[name], gradient, rtol=1e-4, atol=1e-6), name
+
+
+def test_the_r_drop_loss_of_the_peer_is_the_definition() -> None:
+    torch.manual_seed(0)
+    train = replace(TRAIN, r_drop=2.5)
+    logits, labels = torch.randn(2, 5, 7, requires_grad=True), torch.tensor([1, 2, IGNORED, 4, 6])
+    real = labels != IGNORED
+    expected = reference_r_drop_loss(logits[:, real], labels[real], train).total / 4
+    (gradient,) = torch.autograd.grad(expected, [logits])
+    loss, own = compute_r_drop_loss_and_gradient(
+        logits.detach().flatten(0, 1), labels.repeat(2), torch.tensor(1 / 4), train.label_smoothing, 2.5
+    )
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert torch.allclose(own.view_as(gradient), gradient, atol=1e-6)
+
+
+def test_weights_of_the_packed_peer_come_back_as_ours() -> None:
+    weights = mh.Transformer(CONFIG).state_dict()
+    returned = unmap_weights(map_weights(weights, CONFIG.encoder_layers), CONFIG.encoder_layers)
+    assert set(weights) - set(returned) <= {"source_embedding.weight", "target_embedding.weight"}
+    assert all(torch.equal(returned[name], weights[name]) for name in returned)
+
+
+def test_the_packed_peer_trains_on_real_batches_and_translates(tmp_path: Path) -> None:
+    store = EASY.load(tmp_path)
+    config = mh.Config.load(RUNS / "multi30k.toml").override(
+        [
+            f'data.folder="{store.folder}"',
+            *[
+                "data.batch_tokens=500",
+                "model.layers=1",
+                "model.d_model=32",
+                "model.d_ff=64",
+                "model.heads=2",
+            ],
+        ]
+    )
+    trained = PackedTraining(config, "cpu").train(1.0)
+    assert trained.steps > 0
+    assert trained.translator.translate("Anna reads.").text is not None
 
 
 def test_block_tables_hold_the_blocks_that_attention_sees(monkeypatch: pytest.MonkeyPatch) -> None:

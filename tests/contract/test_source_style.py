@@ -61,7 +61,7 @@ def is_banned(name: str, role: str) -> bool:
 def test_names_are_terms_of_the_field() -> None:
     offenders = [
         f"{path.relative_to(ROOT).as_posix()}:{line} {name}"
-        for folder in ("src", "tests", "bench", "examples", "release")
+        for folder in ("src", "tests", "bench", "examples", "release", "website")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for line, name, role in defined_names(parse(path))
         if is_banned(name, role)

@@ -100,6 +100,7 @@ def test_the_wheel_declares_its_requirements_and_its_command(wheel: Path) -> Non
     assert sorted(extras) == [
         "ctranslate2",
         "dev",
+        "docs",
         "figures",
         "formats",
         "hub",

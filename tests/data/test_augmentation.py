@@ -7,6 +7,7 @@ from manyheads.config import EOS_ID, AugmentationConfig, DataConfig, SubwordConf
 from manyheads.data import word_codec
 from manyheads.data.augmentation import SourceAugmenter, make_augmenter
 from manyheads.data.batches import Batch, Batches
+from manyheads.data.parallel_augmentation import ParallelAugmenter
 from manyheads.data.store import Side, Split
 from manyheads.data.word_codec import WordCodec
 from manyheads.errors import ConfigError, DataError
@@ -126,6 +127,37 @@ def test_ranks_and_resumed_runs_read_the_same_augmented_pairs() -> None:
     with make_batches().stream(2, 3) as stream:  # as a run that is resumed there
         resumed = [next(stream) for _ in range(len(every) - 3)]
     assert read_pairs(resumed) == read_pairs(every[3:])
+
+
+def test_processes_read_the_same_batches_in_the_same_order() -> None:
+    alone = make_batches()
+    count = alone.count_batches(0) + 2  # into the next epoch
+    with alone.stream() as stream:
+        expected = [next(stream) for _ in range(count)]
+    parallel = make_batches()
+    with parallel.stream(num_processes=2) as stream:
+        batches = [next(stream) for _ in range(count)]
+        assert isinstance(parallel.augmenter, ParallelAugmenter), "processes are used"
+    assert isinstance(parallel.augmenter, SourceAugmenter)
+    for batch, other in zip(batches, expected, strict=True):
+        assert (batch.epoch, batch.index) == (other.epoch, other.index)
+        assert batch.source.tokens.tolist() == other.source.tokens.tolist()
+        assert batch.labels.tokens.tolist() == other.labels.tokens.tolist()
+
+
+@pytest.mark.filterwarnings("always:the processes that augment")
+def test_training_goes_on_when_the_processes_are_killed(recwarn: pytest.WarningsRecorder) -> None:
+    expected, batches = make_batches(), make_batches()
+    with batches.stream(num_processes=1) as stream:
+        read = [next(stream)]
+        pool = getattr(batches.augmenter, "pool", None)
+        assert pool is not None
+        for process in list(pool._processes.values()):
+            process.kill()
+        read += [next(stream) for _ in range(expected.count_batches(0) - 1)]
+    assert any("augmenting in the training process" in str(warning.message) for warning in recwarn)
+    for index, batch in enumerate(read):
+        assert batch.source.tokens.tolist() == expected.get_batch(0, index).source.tokens.tolist()
 
 
 def test_an_epoch_changes_other_pairs() -> None:

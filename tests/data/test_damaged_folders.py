@@ -108,6 +108,18 @@ def test_a_wrong_record_of_the_verification_is_ignored(data: Path, content: str)
         Store.open(data).verify_once()
 
 
+def test_a_link_in_place_of_the_record_that_is_being_written_is_not_followed(
+    data: Path, tmp_path: Path
+) -> None:
+    """A folder from elsewhere cannot make us overwrite other files."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (data / f".{VERIFIED}.part").symlink_to(victim)
+    read_all(data)
+    assert victim.read_text() == "precious"
+    assert json.loads((data / VERIFIED).read_text())
+
+
 def test_a_folder_with_such_a_record_can_be_replaced(data: Path) -> None:
     read_all(data)
     assert (data / VERIFIED).exists()

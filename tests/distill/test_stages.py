@@ -21,10 +21,10 @@ class Killed(BaseException):
     """Stands for a signal that leaves no time to clean up."""
 
 
-def make_plan(run: Path, measures_again: bool = False) -> Any:
+def make_plan(run: Path, measures_again: bool = False, until: str | None = None) -> Any:
     return SimpleNamespace(
         check=lambda: None, run=run, list_settings=dict, command="", measures_again=measures_again,
-        is_fixed=None,
+        is_fixed=None, until=until,
     )  # fmt: skip
 
 
@@ -40,6 +40,19 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(run_module, "STAGES", {"report": measure_all})
     monkeypatch.setattr(run_module, "build_report", lambda plan, state: {**REPORT, "seconds": state.seconds})
     return made
+
+
+def test_a_call_may_end_after_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run: list[str] = []
+    stages = {name: partial(lambda name, plan, state: run.append(name), name) for name in "abc"}
+    monkeypatch.setattr(run_module, "STAGES", stages)
+    monkeypatch.setattr(run_module, "STAGE_TITLES", dict.fromkeys("abc", ""))
+    monkeypatch.setattr(run_module, "has_report", lambda _: True)
+    assert distill(make_plan(tmp_path, until="b")) == "until"
+    assert distill(make_plan(tmp_path, until="b")) == "until"
+    assert run == ["a", "b"]
+    assert distill(make_plan(tmp_path)) == "done"
+    assert run == ["a", "b", "c"]
 
 
 def test_a_report_that_was_not_written_is_written_by_the_next_call(

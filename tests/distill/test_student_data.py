@@ -176,6 +176,27 @@ def test_original_pairs_are_mixed_in_by_weights(folder: Path, tmp_path: Path) ->
     assert len(store.load_split("train")) == 2 * len(plan.store.load_split("train")) - 30 + 1
 
 
+def test_a_student_may_have_the_subwords_of_another_folder(folder: Path, tmp_path: Path) -> None:
+    plan = make_plan(folder / "data", tmp_path / "run", folder / "teacher", subwords=str(folder / "plain"))
+    plan.check()
+    write_source_text(plan, SILENT)
+    translate_badly(plan)
+    write_pairs(plan, SILENT)
+    prepare_student_data(plan, SILENT)
+    other = Store.open(folder / "plain").subwords
+    assert Store.open(plan.data_folder).subwords.is_same_as(other)
+    assert not plan.store.subwords.is_same_as(other)
+    moved = tmp_path / "moved"
+    shutil.copytree(folder / "plain", moved)
+    again = make_plan(folder / "data", tmp_path / "run", folder / "teacher", subwords=str(moved))
+    assert again.list_settings() == plan.list_settings(), "what counts is which subwords they are"
+
+
+def test_subwords_that_exist_have_no_size_to_choose() -> None:
+    with pytest.raises(mh.ConfigError, match=r"distill.subwords is 'data' and distill.vocab_size is 340"):
+        DistillConfig(subwords="data", vocab_size=340)
+
+
 def test_scores_of_judged_files_do_not_apply_to_the_pairs_of_the_student(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -230,7 +251,7 @@ def test_a_setting_is_fixed_when_its_stage_has_written_something(folder: Path, t
     plan = make_plan(folder / "data", tmp_path, folder / "teacher", choose="chrf")
     folders = {
         "pairs": {"distill.choose", "distill.min_confidence", "distill.min_score", "distill.original_share"},
-        "data": {"distill.vocab_size"},
+        "data": {"distill.vocab_size", "distill.subwords"},
         "student/checkpoints/step-00000007": {"train.steps", "augmentation.copied", "model.layers"},
         "model": {"train.micro_tokens"},
     }

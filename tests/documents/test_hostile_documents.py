@@ -26,6 +26,12 @@ def change_file(data: bytes, name: str, content: str | bytes) -> bytes:
     return pack({**unpack(data), name: content})
 
 
+def render_copy(data: bytes, name: str) -> bytes:
+    """Return a document with its own texts as translations."""
+    document = read_document(data, name)
+    return document.render([Translation(text, text) for text in document.texts])
+
+
 def test_a_zip_bomb_is_refused_before_it_is_unpacked() -> None:
     bomb = change_file(make_docx(TEXT), "word/document.xml", b"<a>" + b" " * 10**7 + b"</a>")
     assert len(bomb) < 20_000
@@ -157,8 +163,7 @@ PIECES = [
 @pytest.mark.parametrize("piece", PIECES)
 def test_repeated_markdown_takes_bounded_time(piece: str) -> None:
     start = time.process_time()
-    document = read_document((piece * (20_000 // len(piece))).encode(), "a.md")
-    document.render([Translation(text, text) for text in document.texts])
+    render_copy((piece * (20_000 // len(piece))).encode(), "a.md")
     assert time.process_time() - start < 3
 
 
@@ -167,3 +172,60 @@ def test_control_characters_of_a_translation_do_not_break_xml() -> None:
         document = read_document(data, name)
         rendered = document.render([Translation(text, "a\x00\x0b\ud800\ufffeb") for text in document.texts])
         assert read_document(rendered, name).texts == ["ab"]
+
+
+LONG = "x" * 100_000
+FORMATTING = "<w:rPr>{}</w:rPr>".format("<w:b/>" * 20_000)
+REPEATING = {
+    "link.md": b"[" + b"a\\\n" * 300 + f"a](http://{LONG})".encode(),
+    "tag.md": f'<b title="{LONG}">'.encode() + b"a<br>" * 300 + b"a</b>",
+    "link.docx": make_docx(
+        f'<w:p><w:hyperlink w:anchor="{LONG}"><w:r><w:t>a</w:t>{"<w:br/><w:t>a</w:t>" * 300}</w:r>'
+        "</w:hyperlink></w:p>"
+    ),
+    "formatting.docx": make_docx(
+        f'<w:p><w:r><w:rPr><w:lang w:val="{LONG}"/></w:rPr><w:t>a</w:t></w:r>'
+        + "<w:r><w:rPr><w:i/></w:rPr><w:br/></w:r><w:r><w:t>a</w:t></w:r>" * 300
+        + "</w:p>"
+    ),
+    "span.odt": make_odt(
+        f'<text:p><text:span text:style-name="{LONG}">{"a<text:line-break/>" * 300}</text:span></text:p>'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPEATING)
+def test_markup_that_goes_on_behind_line_breaks_does_not_multiply_a_document(name: str) -> None:
+    with pytest.raises(DataError, match="would repeat more than 16,777,216 characters of markup"):
+        render_copy(REPEATING[name], name)
+
+
+def test_breaks_of_a_run_share_its_formatting() -> None:
+    run = f"<w:r>{FORMATTING}<w:t>a</w:t>{'<w:br/><w:t>a</w:t>' * 1000}</w:r>"
+    rendered = unpack(render_copy(make_docx(f"<w:p>{run}</w:p>"), "a.docx"))
+    assert rendered["word/document.xml"].count(b"<w:b/>") == 20_000
+    assert rendered["word/document.xml"].count(b"<w:br/>") == 1000
+
+
+LINEAR = {
+    "cue.srt": b"1\n00:00:01,000 --> 00:00:02,500\n" + b"a b\n" * 40_000,
+    "tags.srt": b"1\n00:00:01,000 --> 00:00:02,500\n" + b"<" * 100_000,
+    "braces.srt": b"1\n00:00:01,000 --> 00:00:02,500\na" + b"{\\" * 50_000,
+    "tags.md": b"a" + b"<b>" * 10_000 + b"</i>" * 10_000,
+    "bookmarks.odt": make_odt(f"<text:p>{'a<text:bookmark/>' * 20_000}</text:p>"),
+    "words.html": b"<p>" + b"<b>a</b> " * 10_000,
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_long_paragraphs_take_bounded_time(name: str) -> None:
+    start = time.process_time()
+    render_copy(LINEAR[name], name)
+    assert time.process_time() - start < 3
+
+
+def test_a_number_of_plural_forms_with_thousands_of_digits_is_no_error() -> None:
+    header = b'msgid ""\nmsgstr "Plural-Forms: nplurals=' + b"9" * 5000 + b'\\n"\n\n'
+    plural = b'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n'
+    document = read_document(header + plural, "a.po")
+    assert document.render([Translation("a", "c"), Translation("b", "d")]).count(b"msgstr[") == 6

@@ -218,7 +218,7 @@ def test_repeated_pieces_take_linear_time(piece: str) -> None:
     ):
         start = time.process_time()
         assert translate(page)
-        assert time.process_time() - start < 1
+        assert time.process_time() - start < 4  # seconds of CPU time; a busy machine counts more of them
 
 
 class CountingPattern:

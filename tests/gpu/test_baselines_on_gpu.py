@@ -11,6 +11,7 @@ from manyheads.config import EOS_ID
 from manyheads.inference.engine import decode_all
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model import build_model
+from manyheads.model.layers import Experts
 from manyheads.search.options import DecodingConstraints
 from manyheads.train.objective import Objective
 from support.strategies import randomize_weights
@@ -70,3 +71,18 @@ def test_a_search_equals_that_of_the_cpu(name: str) -> None:
     on_gpu = decode_all(TorchEngine(model, "cuda", "float32"), sources, constraints, decoding)
     same = [a[0].tokens == b[0].tokens for a, b in zip(on_cpu, on_gpu, strict=True)]
     assert sum(same) >= len(same) - 2  # two candidates may lie within rounding
+
+
+def test_a_mixture_of_experts_does_not_wait_for_the_host() -> None:
+    """The grouped product serves in half precision: no operation copies a number from the GPU."""
+    layer = Experts(mh.TransformerConfig(experts=4, heads=4, **SIZES)).cuda()
+    x = torch.randn(50, 64, device="cuda", requires_grad=True)
+    for is_measured in (False, True):  # the first call may compile
+        torch.cuda.set_sync_debug_mode("error" if is_measured else "default")
+        try:
+            with torch.autocast("cuda", torch.bfloat16):
+                aux_losses: list[torch.Tensor] = []
+                out = layer(x, aux_losses)
+            torch.autograd.grad(out.float().square().sum() + aux_losses[0], [x])
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

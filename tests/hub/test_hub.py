@@ -176,6 +176,31 @@ def test_a_file_larger_than_its_manifest_says_is_not_fetched(
     ]
 
 
+def test_an_adapter_larger_than_the_model_is_not_fetched(hub: HubServer, model: Path, tmp_path: Path) -> None:
+    push(hub, model)
+    hub.commit(NAME, {**hub.files(NAME), "adapters/huge.safetensors": b"x" * 10**6})
+    with pytest.raises(CheckpointError, match=r"huge.safetensors has 1,000,000 bytes, but at most"):
+        pull(hub, tmp_path / "pulled")
+    assert not (tmp_path / "pulled").exists()
+
+
+def test_a_file_whose_size_the_hub_does_not_state_is_not_fetched(
+    hub: HubServer, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(hub, model)
+    monkeypatch.setattr(hub, "states_sizes", False)
+    with pytest.raises(CheckpointError, match=r"does not state the size of manyheads.json"):
+        pull(hub, tmp_path / "pulled")
+
+
+def test_a_card_that_is_a_link_is_not_published(hub: HubServer, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("private key", encoding="utf-8")
+    (model / checkpoint.MODEL_CARD).unlink()
+    (model / checkpoint.MODEL_CARD).symlink_to(tmp_path / "secret")
+    with pytest.raises(RequestError, match=r"is a link, which is not pushed"):
+        push(hub, model)
+
+
 def test_an_adapter_of_other_weights_is_refused(hub: HubServer, model: Path, tmp_path: Path) -> None:
     save_random_adapter(model, "captions")
     push(hub, model)

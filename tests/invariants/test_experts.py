@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 import manyheads as mh
 from manyheads.model.layers import Experts, load_balance_loss
+from manyheads.ops import dispatch
+from manyheads.ops.grouped_linear import grouped_linear, grouped_products
 from manyheads.ops.linear import linear_float32
 from manyheads.train.loss import chunked_loss
 from manyheads.train.objective import Objective
@@ -62,6 +65,29 @@ def test_an_unused_expert_has_a_gradient_of_zeros() -> None:
     assert all((p.grad == 0).all() for p in layer.experts[0].parameters())
     assert all(p.grad is not None for p in layer.parameters())
     assert layer(random_tensor(0, 8)).shape == (0, 8)
+
+
+def test_one_grouped_product_equals_a_product_for_each_group() -> None:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(8, 16) for _ in range(4)]
+    groups, x = torch.tensor([0, 0, 1, 1, 1, 3]), torch.randn(6, 8, requires_grad=True)
+    inputs = [x, *(parameter for layer in layers for parameter in layer.parameters())]
+    outputs = [function(x, layers, groups) for function in (grouped_linear, grouped_products)]
+    torch.testing.assert_close(*outputs)
+    torch.testing.assert_close(*(torch.autograd.grad(out.sin().sum(), inputs) for out in outputs))
+
+
+def test_the_grouped_product_never_asks_the_device_for_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fake tensors have no values: an operation that needs one on the host raises."""
+    monkeypatch.setattr(dispatch, "use_grouped_products", lambda *_: True)
+    layer = Experts(replace(SMALL, d_model=8, d_ff=16)).bfloat16()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        aux_losses: list[Tensor] = []
+        x = torch.randn(5, 8, dtype=torch.bfloat16)
+        assert layer(x, aux_losses).shape == (5, 8)
+        monkeypatch.undo()
+        with pytest.raises(DataDependentOutputException):
+            layer(x)
 
 
 def test_the_load_balance_loss_has_its_known_values() -> None:

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from manyheads.evaluate.significance import bleu_statistics, bootstrap_bleu_difference, compute_bleu
+from manyheads.evaluate.evalb import BracketScores, SentenceBrackets
+from manyheads.evaluate.significance import (
+    bleu_statistics,
+    bootstrap_bleu_difference,
+    bootstrap_f1_margin,
+    compute_bleu,
+)
 
 REFERENCES = [
     "the cat sat on the mat .",
@@ -44,3 +50,26 @@ def test_pairs_of_sentences_vary_less_than_the_systems_alone() -> None:
     paired = bootstrap_bleu_difference(system, other, 200)
     shuffled = bootstrap_bleu_difference(system, other[:, generator.permutation(300)], 200)
     assert paired < 0.3 * shuffled
+
+
+def make_brackets(matched: list[int]) -> BracketScores:
+    """Sentences of ten gold and ten predicted brackets."""
+    return BracketScores([SentenceBrackets(10, gold=10, predicted=10, matched=count) for count in matched])
+
+
+def test_the_interval_of_f1_covers_test_sentences() -> None:
+    generator = np.random.default_rng(0)
+    matched = generator.integers(0, 11, 400).tolist()
+    margin = bootstrap_f1_margin([make_brackets(matched)])
+    expected = (
+        1.96 * float(np.std(matched)) * 10 / 400**0.5
+    )  # F1 is the mean of ten times the matched brackets
+    assert margin == pytest.approx(expected, rel=0.15)
+    assert bootstrap_f1_margin([make_brackets([7] * 50)]) == 0
+
+
+def test_the_interval_of_an_f1_difference_is_paired() -> None:
+    matched = np.random.default_rng(0).integers(0, 10, 400)
+    system, baseline = make_brackets((matched + 1).tolist()), make_brackets(matched.tolist())
+    assert bootstrap_f1_margin([system], baseline) < 1e-9 < bootstrap_f1_margin([system])
+    assert bootstrap_f1_margin([system, baseline]) == pytest.approx(bootstrap_f1_margin([baseline]), rel=0.1)

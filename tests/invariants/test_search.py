@@ -263,6 +263,18 @@ def test_a_token_that_would_repeat_an_ngram_is_ruled_out(rows: list[list[int]], 
             assert (value == -math.inf) == is_repeated
 
 
+def test_finished_sentences_may_stay_in_the_batch_for_long_without_repeated_ngrams() -> None:
+    """Waiting sentences join a batch whose finished ones have not left yet, again and again."""
+    config = mh.DecodingConfig(beam=1, no_repeat_ngram=3)
+    keys = [*range(12)]
+    constraints = [DecodingConstraints(max_length=3 + number % 2 * 4) for number in keys]
+    together = search_scripted(
+        keys, constraints, config, max_rows=4, refill_fraction=0.0, retire_fraction=0.6
+    )
+    alone = [search_scripted([key], [own], config)[0] for key, own in zip(keys, constraints, strict=True)]
+    assert [own[0].tokens for own in together] == [own[0].tokens for own in alone]
+
+
 def test_a_prefix_may_repeat_what_the_search_may_not() -> None:
     constraints, config = [DecodingConstraints(6, prefix=(4, 4, 4))], mh.DecodingConfig(no_repeat_ngram=1)
     (hypothesis,) = search_scripted([1], constraints, config)[0]

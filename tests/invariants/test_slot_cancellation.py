@@ -118,3 +118,23 @@ def test_canceled_sentences_leave_the_search_and_the_others_are_unchanged(
     assert np.array_equal(queue.table.occupants, np.full(slots, EMPTY))
     assert queue.sources.regions == {}
     assert queue.sources.buffer.regions == []
+
+
+def test_sentences_that_come_after_few_slots_were_computed_are_compacted() -> None:
+    """The last sentences of a stream may fill slots that a step did not compute for a while."""
+    table = SlotTable(64)
+    table.occupants[:3] = [1, 2, 3]
+    table.fit(factor=4, min_slots=2)
+    assert table.num_active == 4
+    table.occupants[3:43] = range(4, 44)
+    old, new = table.compact(factor=4, min_slots=2)
+    assert table.num_active == 64
+    assert not len(old), "all that is there fits nowhere else"
+    assert not len(new)
+    table.release(np.arange(0, 35))
+    old, new = table.compact(factor=4, min_slots=2)
+    assert table.num_active == 16
+    assert old.tolist() == [*range(35, 43)]
+    assert new.tolist() == [*range(8)]
+    assert table.occupants[:8].tolist() == [*range(36, 44)]
+    assert (table.occupants[8:] == EMPTY).all()

@@ -24,9 +24,9 @@ from manyheads.data.prepare import prepare
 from manyheads.data.recipe import complete_recipe
 from manyheads.errors import ConfigError, DataError, ResourceError
 from manyheads.judge import run
-from manyheads.judge.corpus_reader import CorpusReader
+from manyheads.judge.corpus_reader import CorpusReader, Position
 from manyheads.judge.report import JudgeReport
-from manyheads.judge.run import JudgeOptions, judge_corpus
+from manyheads.judge.run import JudgeOptions, judge_corpus, load_part, save_part
 from manyheads.judge.training import PairJudge
 from manyheads.text.clean import Cleaner
 
@@ -314,3 +314,14 @@ def test_synthetic_text_that_was_made_after_judging_needs_no_score(judged: Any, 
     assert inputs[0]["dropped"]["judged bad"] > 0
     assert "judged bad" not in inputs[1]["dropped"]
     assert inputs[1]["kept"] > 50
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "text"])
+def test_a_damaged_part_is_named_with_the_remedy(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "000000.npz"
+    save_part(path, [Position(0, 1)], [(np.ones(1, np.float32), [""], np.ones(1, np.uint64))])
+    assert load_part(path).scores == [1]
+    content = path.read_bytes()
+    path.write_bytes({"empty": b"", "cut": content[:-30], "text": b"text"}[damage])
+    with pytest.raises(DataError, match="damaged: remove the folder"):
+        load_part(path)

@@ -11,6 +11,8 @@ import pytest
 from manyheads import demo
 from manyheads.progress import Progress
 
+MAX_PAGE_BYTES = 2_500_000  # the translator in a single file
+
 
 def test_a_small_demo_translates_unseen_sentences_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -27,7 +29,7 @@ def test_a_small_demo_translates_unseen_sentences_exactly(
     assert result.exact_match >= 0.9, result.rows[:5]
     assert result.bleu.value > 90
     assert (result.model / "manyheads.json").exists()
-    assert result.page == tmp_path / "demo" / "attention.html"
+    assert result.page == tmp_path / "demo" / "translator.html"
     assert result.num_words < 100
     assert result.outside.confidence is not None
     assert result.outside.confidence < 0.5, "outside the grammar"
@@ -44,8 +46,9 @@ def test_the_demo_command_translates_95_percent_exactly(tmp_path: Path, pair: st
     assert match
     assert float(match[1]) >= 95
     assert done.stdout.count("\n  ") >= demo.SHOWN_SENTENCES
-    assert f"open file://{tmp_path}/demo/attention.html in a browser" in done.stdout
-    assert re.search(r"a world of \d+ words; it will not know yours", done.stdout)
-    confidence = re.fullmatch(r".*\(confidence (0\.\d\d)\)", done.stdout.splitlines()[-1])
+    assert done.stdout.splitlines()[-1].strip() == f"file://{tmp_path}/demo/translator.html"
+    assert (tmp_path / "demo" / "translator.html").stat().st_size < MAX_PAGE_BYTES
+    assert re.search(r"has only \d+ different words; others are translated wrongly", done.stdout)
+    confidence = re.fullmatch(r".*\(confidence (0\.\d\d)\)", done.stdout.splitlines()[-4])
     assert confidence
     assert float(confidence[1]) < 0.5

@@ -1,5 +1,6 @@
 """A small model that was never trained, and its attention."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,9 @@ CONFIG = mh.Config(
 )
 
 
-def save(folder: Path, seed: int, step: int, subwords: SubwordTokenizer) -> Path:
+def save(folder: Path, seed: int, step: int, subwords: SubwordTokenizer, config: mh.Config = CONFIG) -> Path:
     torch.manual_seed(seed)
-    model = mh.Transformer(CONFIG.model)
+    model = mh.Transformer(config.model)
     randomize_weights(model)
     with torch.no_grad():
         model.output.weight[2] += 0.4  # the end comes within reason
@@ -31,7 +32,7 @@ def save(folder: Path, seed: int, step: int, subwords: SubwordTokenizer) -> Path
         folder,
         checkpoint.collect_weights(model),
         SubwordPair(subwords, subwords),
-        CONFIG,
+        config,
         step=step,
         languages={"source": "en", "target": "ko"},
     )
@@ -48,6 +49,18 @@ def subwords() -> SubwordTokenizer:
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory, subwords: SubwordTokenizer) -> Path:
     return save(tmp_path_factory.mktemp("look") / "model", 0, 1, subwords)
+
+
+@pytest.fixture(scope="session")
+def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One layer, and a vocabulary of its own."""
+    subwords = SubwordTokenizer.train(
+        [TARGET, SOURCE, "우리는 학교에 간다."] * 20, SubwordConfig(vocab_size=300)
+    )
+    config = replace(
+        CONFIG, model=mh.TransformerConfig(vocab_size=300, layers=1, d_model=16, d_ff=32, heads=4)
+    )
+    return save(tmp_path_factory.mktemp("look") / "other", 3, 1, subwords, config)
 
 
 @pytest.fixture(scope="session")

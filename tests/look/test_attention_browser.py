@@ -445,6 +445,36 @@ def test_the_slider_goes_through_the_checkpoints(open_page: OpenPage, run: Path,
 
 
 @pytest.mark.heavy
+def test_play_goes_through_the_checkpoints_until_the_reader_takes_over(
+    open_page: OpenPage, run: Path, tmp_path: Path
+) -> None:
+    data = compare_checkpoints(run, "I go home.", device="cpu")
+    page = open_page(write_page(data, tmp_path / "page.html"))
+    play, step = page.locator(".play"), page.locator(".slider.snapshot output")
+    assert step.inner_text() == "step 30", "the page opens with the newest"
+    page.evaluate(
+        """() => {
+            const output = document.querySelector('.slider.snapshot output');
+            window.seen = [];
+            new MutationObserver(() => window.seen.push(output.value)).observe(output, { childList: true });
+        }"""
+    )
+    play.click()
+    assert play.inner_text() == "Pause"
+    page.wait_for_function("() => window.seen.at(-1) === 'step 30'")
+    assert page.evaluate("window.seen") == ["step 10", "step 20", "step 30"]
+    assert play.inner_text() == "Play", "it stops at the end"
+    play.evaluate("button => (button.click(), button.click())")
+    page.wait_for_timeout(1200)
+    assert step.inner_text() == "step 10", "paused"
+    play.click()
+    page.locator("[name=snapshot]").fill("1")
+    assert play.inner_text() == "Play"
+    page.wait_for_timeout(1200)
+    assert step.inner_text() == "step 20", "the reader moved the slider"
+
+
+@pytest.mark.heavy
 def test_a_permalink_restores_the_view(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, ALL_HEADS)
     page.locator("[data-value=cross]").click()
@@ -727,7 +757,7 @@ def test_the_modules_work_without_a_build_step(browser: Any, data: dict[str, Any
             }""",
             data,
         )
-        assert page.locator("[data-value=head]").inner_text() == "헤드 하나"
+        assert page.locator("[data-value=head]").inner_text() == "지도"
         page.locator("[data-value=head]").click()
         assert page.locator(".picture rect[data-row]").count() > 0
         assert "#" not in page.url, "the address is the server's"

@@ -19,6 +19,8 @@ from manyheads.look.html import bundle_modules, embed_json, render_page, write_p
 from support.attention_samples import MARKUP_TOKENS, random_attention_data, with_markup_tokens
 
 TOKEN_TEXTS = ("beginToken", "endToken", "unknownToken", "byteToken")  # of token_text.js
+ROLE_TEXTS = ("roles", "roleNotes")  # of role_texts.js
+PAIR_TEXTS = ("source", "target", "language")  # of texts.js, in the page of a walk
 
 
 def split_page(text: str) -> tuple[str, str, str, str]:
@@ -106,7 +108,20 @@ def test_both_languages_have_the_same_texts() -> None:
     assert keys[0] == keys[1]
     assert not re.search("[가-힣]", english)
     used = set(re.findall(r"texts\.(\w+)", bundle_modules()))
-    assert used <= {*keys[0], *TOKEN_TEXTS}
+    assert used <= {*keys[0], *TOKEN_TEXTS, *ROLE_TEXTS}
+
+
+def test_every_role_has_a_word_and_a_sentence_in_both_languages() -> None:
+    roles = set(re.findall(r'return (?:\w+ \? |\w+ === "cross" \? |share .*? \? )?"(\w+)"', read_roles()))
+    roles |= set(re.findall(r': "(\w+)";', read_roles()))
+    texts = pages.read_asset("role_texts.js")
+    assert {"aligned", "focused", "previous", "mixed"} <= roles
+    for role in roles:
+        assert len(re.findall(rf"\b{role}: ", texts)) == 4, role
+
+
+def read_roles() -> str:
+    return pages.read_asset("head_roles.js").split("export function headRole")[1].split("\n}")[0]
 
 
 def test_both_languages_of_the_walk_have_the_same_texts() -> None:
@@ -117,7 +132,7 @@ def test_both_languages_of_the_walk_have_the_same_texts() -> None:
     assert keys[0] == keys[1]
     assert not re.search("[가-힣]", english)
     script = bundle_modules("walk_main.js")
-    assert set(re.findall(r"[^.]texts\.(\w+)", script)) <= {*keys[0], *TOKEN_TEXTS}
+    assert set(re.findall(r"[^.]texts\.(\w+)", script)) <= {*keys[0], *TOKEN_TEXTS, *PAIR_TEXTS}
     names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", script, flags=re.M)
     assert len(names) == len(set(names)), "modules share one scope in the bundle"
 

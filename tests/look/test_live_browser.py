@@ -148,6 +148,65 @@ def test_a_prefix_is_continued_and_a_candidate_becomes_one(
     assert page.locator(".candidate.chosen .piece").inner_text() == label
 
 
+def test_a_prefix_belongs_to_its_sentence(open_page: OpenPage, path: Path, quantized: Path) -> None:
+    """A candidate of the second sentence, and a text that it begins with, leave the first as it is."""
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
+    first, second = "I go home today.", "We read a book."
+    page = open_page(path)
+    type_text(page, f"{first} {second}")
+    before = translator.translate(first, beam=4).text
+    wait_for_output(page, f"{before} {translator.translate(second, beam=4).text}")
+    assert page.locator(".reads").inner_text().startswith("We"), "the caret is in the second sentence"
+    page.locator(".unit").first.click()
+    candidate = page.locator(".candidate:not(.chosen):not(:disabled)").first
+    label = candidate.locator(".piece").inner_text()
+    candidate.click()
+    page.wait_for_selector(".unit.forced")
+    assert page.locator(".unit.forced").inner_text() == label.removeprefix("·")
+    assert " ".join(page.locator(".output .other").inner_text().split()) == " ".join(before.split())
+    page.fill("#prefix", "나는")
+    wait_for_output(page, f"{before} {translator.translate(second, beam=4, prefix='나는').text}")
+    page.locator(".output .other").click()
+    page.wait_for_function("() => document.querySelector('.reads').innerText.startsWith('I')")
+    assert page.input_value("#prefix") == "", "the first sentence has none"
+    assert page.locator(".unit.forced").count() == 0
+
+
+READ_BARS = "() => [...document.querySelectorAll('.head .importance span')].map(bar => bar.style.width)"
+
+
+def wait_for_bars(page: Any) -> list[str]:
+    """Wait until every head is measured; return the widths of the bars."""
+    page.wait_for_function(f"() => ({READ_BARS})().includes('100%')")
+    return list(page.evaluate(READ_BARS))
+
+
+def test_the_bars_of_the_heads_stay_and_follow_the_sentence(open_page: OpenPage, path: Path) -> None:
+    """What the reader looks at does not clear them; each sentence and each cut has its own."""
+    page = open_page(path)
+    type_text(page, f"{SOURCE} We read a book.")
+    second = wait_for_bars(page)
+    page.locator(".head").nth(3).click()
+    assert page.evaluate(READ_BARS) == second
+    assert "costs" in str(page.locator(".head").first.get_attribute("aria-label"))
+    page.click("[data-view=map]")
+    assert page.evaluate(READ_BARS) == second
+    page.locator(".output .other").click()
+    first = wait_for_bars(page)
+    assert first != second
+    page.locator(".output .other").click()
+    assert page.evaluate(READ_BARS) == second, "what was measured is kept"
+    page.click("[data-panel=walk]")
+    page.fill("textarea", "We go to school!")
+    page.wait_for_selector(".output .other", state="detached")
+    page.click("[data-panel=attention]")
+    assert wait_for_bars(page) not in (first, second)
+    page.click(".cut")
+    page.wait_for_selector(".head.is-cut")
+    page.wait_for_selector(".variant")
+    assert wait_for_bars(page)[3] == "0%"
+
+
 @pytest.mark.heavy
 def test_the_temperature_samples_and_flattens_the_candidates(open_page: OpenPage, path: Path) -> None:
     page = open_page(path)
@@ -183,6 +242,47 @@ def test_two_models_are_compared(open_page: OpenPage, run: Path, tmp_path: Path)
     assert " ".join(page.locator(".variant p").inner_text().split()) == expected[1]
     page.click("[data-model='1']")
     wait_for_output(page, expected[1])
+
+
+def test_a_compared_model_with_another_vocabulary_gets_the_prefix_as_text(
+    open_page: OpenPage, model: Path, other_model: Path, tmp_path: Path
+) -> None:
+    """And it is cut only where it has heads."""
+    page = open_page(write_live_page(build_live_data(model, other_model, SOURCE), tmp_path / "two.html"))
+    page.wait_for_selector(".variant")
+    page.locator(".unit").first.click()
+    candidates = page.locator(".candidate:not(.chosen):not(:disabled)").all()
+    ids = [int(candidate.get_attribute("data-id")) for candidate in candidates]
+    candidates[ids.index(max(ids))].click()
+    assert max(ids) >= 3 + 256, "not a byte, which has the same number in both vocabularies"
+    page.wait_for_selector(".unit.forced")
+    prefix = page.input_value("#prefix")
+    folder = quantize_model(other_model, tmp_path / "int8").folder
+    other = mh.load(folder, device="cpu", engine="torch:float32")
+    page.wait_for_function(
+        "text => document.querySelector('.variant p').innerText.trim().split(/\\s+/).join(' ') === text",
+        arg=" ".join(other.translate(SOURCE, beam=4, prefix=prefix).text.split()),
+    )
+    for key in ("first", "last"):
+        getattr(page.locator(".head-group.cross .head"), key).click()
+        page.click(".cut")
+    page.wait_for_function("() => document.querySelector('.cut-count').innerText.startsWith('2 heads')")
+    page.click("[data-model='1']")
+    page.wait_for_function("() => document.querySelectorAll('.head').length === 3 * 4")
+    assert page.locator(".cut-count").inner_text() == "1 head is cut"
+    assert page.locator(".head.is-cut").count() == 1
+
+
+def test_the_time_is_that_of_the_search_also_of_a_kept_translation(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, " ".join(f"We read a book at school today, {index} times." for index in range(6)))
+    page.wait_for_function("() => document.querySelector('.facts').innerText.endsWith(' ms')")
+    searched = page.locator(".facts").inner_text()
+    assert int(searched.split()[-2]) > 3, "more than to look it up"
+    page.click("[data-beam='1']")
+    page.wait_for_function("old => document.querySelector('.facts').innerText !== old", arg=searched)
+    page.click("[data-beam='4']")
+    page.wait_for_function("old => document.querySelector('.facts').innerText === old", arg=searched)
 
 
 @pytest.mark.heavy

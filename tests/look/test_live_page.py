@@ -68,7 +68,7 @@ def test_both_languages_of_the_live_page_have_the_same_texts() -> None:
     assert not re.search("[가-힣]", english)
     scripts = [path.read_text(encoding="utf-8") for path in LIVE.iterdir() if path.name.endswith(".js")]
     used = {key for script in scripts for key in re.findall(r"texts\.(?!js\b)(\w+)", script)}
-    assert used <= set(keys[0])
+    assert used <= {*keys[0], "roles", "roleNotes"}, "with those of role_texts.js"
 
 
 def test_models_that_the_engine_does_not_run_are_refused(
@@ -96,3 +96,16 @@ def test_two_checkpoints_of_the_same_name_are_told_apart(model: Path, run: Path,
     first, last = checkpoint.list_checkpoints(run)[:: len(checkpoint.list_checkpoints(run)) - 1]
     names = [own["name"] for own in build_live_data(first, last)["models"]]
     assert names == [first.name, last.name]
+
+
+def test_examples_are_found_from_another_folder(subwords: SubwordTokenizer, tmp_path: Path) -> None:
+    """A relative data folder is that of the run, wherever the command is started."""
+    folder = save(tmp_path / "demo" / "run" / "model", subwords, LANGUAGES)
+    assert build_live_data(folder)["examples"] == []
+    assert build_live_data(folder)["text"] == "I go home."
+    data = tmp_path / "demo" / "data"
+    data.mkdir()
+    (data / "corpus.json").write_text("{}", encoding="utf-8")
+    (data / "test.en").write_text("We read a book at school.\n", encoding="utf-8")
+    assert build_live_data(folder)["examples"] == ["We read a book at school."]
+    assert build_live_data(folder)["text"] == "We read a book at school."

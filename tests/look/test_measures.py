@@ -5,6 +5,7 @@ import pytest
 
 from manyheads.look.figure_heads import find_heads_like_figures
 from manyheads.look.measures import MEASURES, compute_measures
+from support.node_engine import NodeEngine
 
 
 def measure(map_QK: list[list[float]], attention_type: str = "encoder") -> dict[str, float | None]:
@@ -124,3 +125,22 @@ def test_heads_like_figure_5_follow_neither_positions_nor_one_word() -> None:
 def test_a_sentence_without_words_has_no_such_heads() -> None:
     heads = find_heads_like_figures(np.ones((1, 1, 1, 1)), "encoder", [False], [False])
     assert heads == {"long": [], "sharp": [], "structural": []}
+
+
+@pytest.mark.parametrize("attention_type", ["encoder", "decoder", "cross"])
+def test_measures_of_the_live_page_equal_these(node: NodeEngine, attention_type: str) -> None:
+    rng = np.random.default_rng(0)
+    for rows, columns in [(1, 1), (1, 4), (2, 2), (7, 7), (6, 9), (9, 6)]:
+        if attention_type != "cross":
+            columns = rows
+        maps = rng.dirichlet([0.2] * columns, size=(1, 3, rows))
+        if attention_type == "decoder":
+            maps = np.tril(maps + 1e-9)
+            maps /= maps.sum(-1, keepdims=True)
+        sent = [{"rows": rows, "columns": columns, "weights": head.ravel().tolist()} for head in maps[0]]
+        own = node.call("measure", maps=sent, attention=attention_type)
+        for measures, values in zip(own, compute_measures(maps, attention_type)[0], strict=True):
+            expected = dict(zip(MEASURES, values, strict=True))
+            assert (measures["previous"] is None) == (expected["previous"] is None)
+            for name in measures.keys() - {"previous" if expected["previous"] is None else ""}:
+                assert measures[name] == pytest.approx(expected[name], rel=1e-5, abs=1e-9), name

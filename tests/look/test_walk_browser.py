@@ -78,6 +78,7 @@ def check_calculations(page: Any) -> int:
         phases += 1
         value = read_number(page.locator(".calculation-value").inner_text().removesuffix("%"))
         lines = page.locator(".sums").all_inner_texts()
+        assert not re.search("[−+·/] −", " ".join(lines)), "a negative number without brackets"
         if lines:
             last = read_number(re.split("[=→]", lines[-1])[-1].strip())
             last *= 100 if page.locator(".calculation-title").inner_text().startswith("p(") else 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.errors import DataError, RequestError
+from manyheads.errors import DataError, RequestError, ResourceError
 from manyheads.memory.database import MAX_TEXT_CHARACTERS, CorrectionDatabase
 from manyheads.memory.location import find_memory_path
 from manyheads.memory.translation_memory import TranslationMemory
@@ -102,6 +102,48 @@ def test_a_file_of_another_program_is_refused_and_stays_as_it_is(tmp_path: Path)
         with pytest.raises(DataError, match=r"(?s)not a translation memory"):
             CorrectionDatabase(path).add("a", [("x", "y")], "me")
         assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON corrections BEGIN DELETE FROM corrections; END",
+        "ALTER TABLE corrections RENAME TO c; CREATE VIEW corrections AS SELECT * FROM c",
+        "CREATE TABLE other (x)",
+        "DROP TABLE corrections",
+        "UPDATE corrections SET source = x'ff00'",
+        "UPDATE corrections SET target = 5.0, who = x'00'",
+        "UPDATE corrections SET created = 9e999",
+        "UPDATE corrections SET created = 'yesterday'",
+    ],
+)
+def test_a_hostile_file_is_refused_before_its_rows_are_used(
+    database: CorrectionDatabase, statement: str
+) -> None:
+    database.add("a", [("x", "y")], "me")
+    database.close()
+    with sqlite3.connect(database.path) as connection:
+        connection.executescript(statement)
+    connection.close()
+    with pytest.raises(DataError, match="restore a backup"):
+        database.list_corrections("a")
+    with pytest.raises(DataError, match="restore a backup"):
+        database.add("a", [("x", "y")], "me")
+
+
+def test_an_error_is_reported_where_sqlite_has_taken_the_transaction_back(
+    database: CorrectionDatabase,
+) -> None:
+    """As it does if the disk is full."""
+
+    def fail() -> None:
+        with database._write() as connection:
+            connection.execute("ROLLBACK")
+            raise sqlite3.OperationalError("database or disk is full")
+
+    with pytest.raises(ResourceError, match="the disk is full; nothing was changed"):
+        fail()
+    database.add("a", [("x", "y")], "me")
 
 
 def test_one_copied_file_is_a_backup(database: CorrectionDatabase, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Which corrections a text matches, and how similar sentences are."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,3 +103,16 @@ def test_a_similar_correction_is_shown_with_its_similarity() -> None:
     assert match is not None
     assert (match.match, match.similarity, match.is_used) == ("similar", 0.8, False)
     assert index.find_similar("They eat apples.") is None
+
+
+def test_hostile_corrections_take_bounded_time() -> None:
+    """Many long ones that differ in a word, and many of one frame that cannot be adapted."""
+    words = [f"w{number}" for number in range(199)]
+    long = [" ".join([*words, f"x{number}"]) for number in range(60)]
+    framed = [f"Open page {number}." for number in range(5000)]
+    rows = [Correction(1, text, "y", "me", 1.0) for text in (*long, *framed)]
+    index = MemoryIndex(rows, ("en", "de"))
+    start = time.process_time()
+    assert index.find_similar(" ".join([*words, "z"])) is not None
+    assert index.find_used("Open page 9999.") is None
+    assert time.process_time() - start < 0.4

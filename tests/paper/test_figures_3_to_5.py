@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from manyheads.cli import main
 from manyheads.errors import RequestError
+from manyheads.loading import load
 from manyheads.paper import sentence_scores
+from manyheads.paper.head_ablation import HeadAblation, cut_head
 from manyheads.paper.head_selection import choose_figures, compute_agreement, count_antecedents
 from manyheads.paper.sentence_scores import SentenceScores
 from support.untrained_model import save_untrained_model
@@ -126,6 +129,21 @@ def test_a_model_without_encoder_attention_is_rejected() -> None:
         sentence_scores.compute_encoder_maps(recurrent, SENTENCES[0])
 
 
+def test_given_places_are_shown_and_heads_are_still_chosen_by_all_sentences(
+    scores: list[SentenceScores],
+) -> None:
+    given = {number: (scores[1], sentence_scores.find_word(scores[1], "his")) for number in (3, 4, 5)}
+    for figure, best_sentence in choose_figures(scores, given):
+        chosen = next(own for own, _ in choose_figures(scores) if own.figure == figure.figure)
+        assert best_sentence is scores[1]
+        assert figure.is_given
+        assert not chosen.is_given
+        assert (figure.layer, figure.head) == (chosen.layer, chosen.head)
+        assert figure.mean_best_score <= chosen.mean_best_score
+    words = {figure.figure: figure.word for figure, _ in choose_figures(scores, given)}
+    assert (words[3], words[4]) == ("his", "his")
+
+
 # ---- of a model
 
 Call = Callable[..., tuple[int, str, str]]
@@ -166,6 +184,65 @@ def test_the_command_draws_three_figures_and_describes_them(call: Call, model: P
             f"Layer {figure['layer'] + 1}, head {figure['head'] + 1}. “{figure['word']}” attends to" in page
         )
         assert 0 <= figure["all_heads_mean"] <= figure["head_mean"] <= 1
+
+
+def test_cutting_a_head_is_what_zeros_in_its_output_do_and_leaves_the_model_as_it_was(model: Path) -> None:
+    translator = load(model, device="cpu", engine="torch:float32")
+    engine: Any = translator.engine
+    attention = engine.model.encoder[1].self_attention
+    config = engine.model.config
+    width, before = config.head_dim_v, attention.w_o.weight.detach().clone()
+    heads = torch.randn(3, config.heads * width)
+    others = heads.clone()
+    others[:, width : 2 * width] += 1
+    with torch.no_grad():
+        assert not torch.equal(attention.w_o(heads), attention.w_o(others))
+        with cut_head(engine, (1, 1)):
+            assert torch.equal(attention.w_o(heads), attention.w_o(others)), "the second head alone differs"
+    assert torch.equal(attention.w_o.weight, before)
+
+
+def test_the_report_compares_bleu_without_the_head_and_without_an_average_head(
+    call: Call, model: Path, tmp_path: Path
+) -> None:
+    code, out, err = call(str(model), "--sentences", "12", "--device", "cpu", "-o", "out", "--json")
+    assert code == 0, err
+    ablation = json.loads(out)["ablation"]
+    config = load(model, device="cpu").engine.model.config  # type: ignore[attr-defined]
+    assert [len(row) for row in ablation["cut_bleu"]] == [config.heads] * config.encoder_layers
+    assert ablation["num_sentences"] == 12
+    page = (tmp_path / "out" / "figures.md").read_text(encoding="utf-8")
+    assert "Without this head BLEU is" in page
+    assert "BLEU without an average head" in page
+
+
+def test_head_ablation_ranks_heads_by_what_is_lost() -> None:
+    ablation = HeadAblation(30.0, "", 10, [[30.0, 20.0], [28.0, 30.0]], [[1.0, 1.0], [3.0, 1.0]])
+    assert (ablation.difference((0, 1)), ablation.mean_difference) == (-10, -3)
+    assert [ablation.rank(head) for head in ((0, 1), (1, 0))] == [1, 2]
+    assert "(-10.00 ± 1.00, beyond the margin of chance)" in ablation.describe((0, 1))
+    assert "(-2.00 ± 3.00, within the margin of chance)" in ablation.describe((1, 0))
+    assert "without an average head 27.00 (-3.00). By this loss it is number 2 of 4." in ablation.describe(
+        (1, 0)
+    )
+
+
+def test_the_papers_sentences_are_drawn_on_request(call: Call, model: Path) -> None:
+    code, out, err = call(str(model), "--sentences", "12", "--device", "cpu", "--paper-sentences", "--json")
+    assert code == 0, err
+    figures = {figure["figure"]: figure for figure in json.loads(out)["figures"]}
+    assert figures[3]["word"] == "making"
+    assert figures[4]["word"] == "its"
+    assert figures[5]["sentence"].startswith("The Law will never be perfect")
+
+
+def test_references_need_their_text_and_as_many_lines(call: Call, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("I go home today and read a good book at school.\n", "utf-8")
+    (tmp_path / "short").write_text("", "utf-8")
+    code, _, err = call(str(model), "--reference", "short", "--device", "cpu")
+    assert (code, "--reference short: needs the text" in err) == (2, True)
+    code, _, err = call(str(model), "text", "--reference", "short", "--device", "cpu")
+    assert (code, "text has 1 lines, but short has 0: they must be parallel" in err) == (3, True)
 
 
 def test_a_given_text_is_used(call: Call, model: Path, tmp_path: Path) -> None:

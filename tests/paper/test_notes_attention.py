@@ -1,5 +1,6 @@
 """The questions of the notes about attention: each experiment shows its effect at a tiny size."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -7,8 +8,21 @@ import torch
 
 import manyheads as mh
 from manyheads.paper.notes import example, heads, positions, projections, scale
-from manyheads.paper.notes.learning import build_model, compute_gradient, measure_accuracy
+from manyheads.paper.notes.learning import (
+    XAVIER_GAIN,
+    build_model,
+    compute_gradient,
+    initial_gain,
+    measure_accuracy,
+)
 from manyheads.paper.notes.tasks import COPY_TASK, NEIGHBOR_PAIR_TASK, PREVIOUS_WORD_TASK
+
+
+@pytest.fixture(autouse=True)
+def use_xavier_weights() -> Iterator[None]:
+    """From Xavier's initial weights the effects show in very few steps."""
+    with initial_gain(XAVIER_GAIN):
+        yield
 
 
 def test_the_labels_of_the_tasks() -> None:

@@ -17,7 +17,7 @@ from manyheads.cli import main
 from manyheads.errors import RequestError
 from manyheads.look.fonts import fonts_covering
 from manyheads.paper.notes import report
-from manyheads.paper.notes.answers import QUESTIONS, Answers, measure_all
+from manyheads.paper.notes.answers import QUESTIONS, STEPS, Answers, measure_all
 from manyheads.paper.notes.drawing import smooth_curve
 from manyheads.paper.notes.pages import (
     LANGUAGES,
@@ -34,7 +34,7 @@ from support.untrained_model import save_untrained_model
 pytest.importorskip("matplotlib")
 
 OF_THE_PAPER = re.compile(r"Table \d|표 \d|row \(A\)|ConvS2S")  # references to it
-OF_MATHEMATICS = re.compile(r"(합이|크기가) 1인|평균이 0, 분산이 1이면")  # not spelled out in Korean
+OF_MATHEMATICS = re.compile(r"(합이|크기가) 1인|평균이 0, 분산이 1이면|f\(x\) = 0")  # not spelled out
 OF_THE_RUN = {"provenance", "seconds", "questions"}
 
 
@@ -100,7 +100,9 @@ def test_every_finding_has_a_paragraph_for_either_outcome(answers: Answers) -> N
 def test_every_placeholder_has_a_value(language: str, answers: Answers) -> None:
     prose = load_prose(language)  # type: ignore[arg-type]
     for name, results in answers.by_question().items():
+        xavier = answers.xavier[name].placeholders if name in answers.xavier else {}
         known = set(results.placeholders) | {"table", "figure", "grammar_relation"}
+        known |= {f"xavier_{key}" for key in xavier}
         assert list_placeholders(prose.parts[name]) <= known, name
         assert list_placeholders(prose.labels[name]["effect"]) <= known, name
         assert {"table", "figure"} <= list_placeholders(prose.parts[name])
@@ -136,6 +138,71 @@ def test_the_conclusion_follows_the_numbers(answers: Answers) -> None:
     assert "shows what this costs" in render(0.5)[0]
     assert "did not show the difference in this run: 90.0%" in render(0.9)[0]
     assert "| no, see below |" in render(0.9)[1]
+
+
+def test_every_trained_question_is_measured_from_both_initial_weights(answers: Answers) -> None:
+    """At the default the effects may differ; the summary shows both, and the numbers are not the same."""
+    assert set(answers.xavier) == set(STEPS)
+    page = report.make_page(answers, "en", {name: Path(f"{name}.svg") for name in QUESTIONS}, "here", 1.0)
+    for section in page.sections:
+        assert (section.xavier is not None) == (section.name in STEPS), section.name
+    assert answers.warmup.losses["with"][0] != answers.xavier["warmup"].losses["with"][0]
+    assert "From Xavier's initial weights" in page.summary.to_markdown()
+
+
+# What each of the five study notes says, computes and asks, one entry for each of its points, and where the
+# report answers it: the part of the text and the numbers that it needs.
+NOTE_LINES = {
+    "A": [
+        ("lines", "chain_recurrent chain_attention short_batch long_batch"),
+        ("relations", "above syntactic"),
+        ("residuals", "healthy_gradient healthy_loss loss_identity loss_zero branch deep_pre"),
+        ("lines", "distance_self cosine_self learned_self learned_asymmetry kernel_change"),
+        ("lines", "weight_entropy sample_error_few sample_error_many output_deviation"),
+    ],
+    "B": [
+        ("lines", "factor_share chain_factorized"),
+        ("lines", "hops_contiguous hops_dilated hops_attention one_head_difference two_head_difference"),
+        ("lines", "thinking_products thinking_scores thinking_values thinking_output"),
+        ("lines", "table time_narrow memory_wide additive_wide dot_wide scaled_dot_wide"),
+    ],
+    "C": [
+        ("projections", "diagonal_raw diagonal_tied diagonal_apart"),
+        ("scale", "variance variance_scaled entropy_dot accuracy_dot accuracy_scaled"),
+        ("lines", "one_head_similarity two_head_similarity"),
+        ("lines", "left right sum node node_normalized vector_layer vector_group affine_numbers"),
+        ("residuals", "deepest deep_none deep_post"),
+        ("lines", "mask_difference mask_gap after_is_nan after_gradient_nan hidden_rows_nan"),
+    ],
+    "D": [
+        ("example", "words tokens table"),
+        ("lines", "convolution_difference embedding_without position_size shortest_wave longest_wave"),
+        ("lines", "beta_1 beta_2 epsilon dropout smoothing"),
+    ],
+    "E": [
+        ("lines", "rate_first"),  # LSTMN and structured self-attention stand beside it in words
+        ("lines", "thinking machines"),
+        ("lines", "rate_first_fall rate_first_rise rate_last_fall rate_last_rise rate_factor rate_last"),
+        ("lines", "target_others target_all overfit_valid_plain overfit_valid_smoothed"),
+    ],
+}
+
+
+def test_every_line_of_the_five_notes_is_answered() -> None:
+    assert {note: len(points) for note, points in NOTE_LINES.items()} == {
+        "A": 5,
+        "B": 4,
+        "C": 6,
+        "D": 3,
+        "E": 4,
+    }
+    for language in LANGUAGES:
+        parts = load_prose(language).parts
+        for note, points in NOTE_LINES.items():
+            for part, names in points:
+                assert set(names.split()) <= list_placeholders(parts[part]), (language, note, names)
+        for name in ("LSTMN", "ConvS2S", "ByteNet", "Thinking"):
+            assert name in parts["lines"]
 
 
 # ---- the files
@@ -201,7 +268,7 @@ def test_the_report_is_complete_in_both_languages_and_self_contained(
         assert all(address.startswith(("#", "data:")) for address in re.findall(r'href="([^"]*)"', drawn))
         assert "mathdefault" not in drawn
     data = json.loads((tmp_path / "notes.json").read_text(encoding="utf-8"))
-    assert set(data) == {"files", "provenance", "seconds", *QUESTIONS}
+    assert set(data) == {"files", "provenance", "seconds", "xavier", *QUESTIONS}
     assert data["scale"]["widths"] == [4, 16, 64, 256, 1024]
     assert set(data["warmup"]["findings"]) == {"first_updates", "learning"}
 

@@ -1,5 +1,6 @@
 """The notes' questions about training, depth and trained heads: each effect, at a tiny size."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,17 @@ import torch
 from manyheads.errors import RequestError
 from manyheads.paper.notes import normalization, relations, residuals, smoothing, translation, warmup
 from manyheads.paper.notes.grammar_pairs import GrammarSentence, find_pairs, generate_sentences
-from manyheads.paper.notes.learning import build_model
+from manyheads.paper.notes.learning import XAVIER_GAIN, build_model, initial_gain
 from manyheads.paper.notes.relations import SentenceMaps
 
 STEPS = 32
+
+
+@pytest.fixture(autouse=True)
+def use_xavier_weights() -> Iterator[None]:
+    """From Xavier's initial weights the effects show in very few steps."""
+    with initial_gain(XAVIER_GAIN):
+        yield
 
 
 def test_without_residuals_depth_hurts_on_the_training_data() -> None:
@@ -21,6 +29,17 @@ def test_without_residuals_depth_hurts_on_the_training_data() -> None:
     assert without < 0.5 * post < pre
     assert results.losses["none"][1] > results.losses["none"][0] + 0.1
     assert max(results.losses["post"][1], results.losses["pre"][1]) < 0.5 * results.losses["none"][1]
+    assert 0 < results.branch_ratio < 5
+    assert results.function_losses["identity"] > 2 * results.function_losses["zero"]
+
+
+def test_a_layer_whose_weights_are_zero_adds_nothing() -> None:
+    model = build_model(replace(residuals.VARIANTS["pre"], layers=3))
+    assert residuals.measure_branch_ratio(model) > 0.01
+    for name, parameter in model.encoder.named_parameters():
+        if "w_o" in name or "w_2" in name:
+            parameter.data.zero_()
+    assert residuals.measure_branch_ratio(model) == 0
 
 
 def test_batch_normalization_depends_on_the_batch_and_layer_normalization_does_not() -> None:

@@ -305,3 +305,13 @@ def test_a_usage_error_is_one_line(
     assert end.value.code == 2
     assert capsys.readouterr().err == f"manyheads: {message}\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_crossover_the_closest_size_is_stated() -> None:
+    costs = {"self-attention": 1.0, "recurrent": 1.0}
+    points = [
+        crossover.CrossoverPoint("mixing", 20, n, {"self-attention": time, "recurrent": 1.0}, costs)
+        for n, time in ((10, 1.5), (20, 1.02), (40, 4.0))
+    ]
+    text = crossover.describe_crossovers(points)
+    assert "d = 20: nowhere in this range (closest at n = 20: 1.02 times the recurrence's)" in text

@@ -113,7 +113,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
 @pytest.fixture(scope="session")
 def word_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "model"
-    make_translator(folder, 1, outputs_words=True)
+    make_translator(folder, 25, outputs_words=True)  # one that writes several words
     return folder
 
 

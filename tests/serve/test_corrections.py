@@ -15,6 +15,7 @@ from manyheads.serve.api_keys import read_api_keys
 from manyheads.serve.app import create_app
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.served_model import name_models
+from manyheads.serve.translation_tasks import TranslateTask
 from support.random_adapter import save_random_adapter
 from support.untrained_model import save_untrained_model
 
@@ -133,6 +134,30 @@ def test_html_is_translated_without_corrections(folder: Path) -> None:
         post(client, "/suggest", s=RIGHT)
         answer = post(client, "/translate", q="<p>I <b>go</b> home.</p>", format="html").json()
         assert "corrections" not in answer
+
+
+def test_attention_is_that_of_the_model_and_not_of_a_correction(folder: Path) -> None:
+    """The corrections of the user `default` on the machine itself are nobody's on the server."""
+    with open_client(folder) as client:
+        before = post(client, "/look").json()
+        mh.load(folder, device="cpu").memory.add([(TEXT["q"], RIGHT)], "me")
+        assert post(client, "/look").json() == before
+
+
+def test_the_default_user_has_one_key(folder: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match="the user default has two API keys"),
+        open_client(folder, api_key="k", user_keys={"default": "other"}),
+    ):
+        pass
+
+
+def test_stages_of_tasks_with_words_of_the_user_are_not_kept(folder: Path) -> None:
+    """Kept ones would be as many as there are texts."""
+    (model,) = name_models([mh.load(folder, device="cpu")])
+    assert TranslateTask(model).stage_key is not None
+    assert TranslateTask(model, prefix="a").stage_key is None
+    assert TranslateTask(model, forbid=("a",)).stage_key is None
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,23 @@ def test_a_client_with_too_many_requests_gets_429(create_client: Any) -> None:
         assert client.get("/health").status_code == 200
 
 
+def test_deepl_languages_take_the_key_in_the_body_and_count_as_requests(create_client: Any) -> None:
+    with create_client(api_key="k", limits=ServerLimits(max_requests_per_minute=2)) as client:
+        statuses = [
+            client.get("/v2/languages", params=fields).status_code
+            for fields in ({}, {"auth_key": "k"}, {"auth_key": "k", "type": "target"}, {"auth_key": "k"})
+        ]
+        assert statuses == [403, 200, 200, 429]
+
+
+def test_a_document_may_come_with_the_key_as_clients_from_npm_write_it(create_client: Any) -> None:
+    with create_client(api_key="k") as client:
+        fields, files = {"source": "en", "target": "ko"}, {"file": ("a.txt", b"one two\n")}
+        for key, status in ({"apiKey": "k"}, 200), ({"api_key": "k"}, 200), ({"apiKey": "x"}, 403):
+            response = client.post("/translate_file", data={**fields, **key}, files=files)
+            assert response.status_code == status, key
+
+
 def test_a_share_of_the_queue_is_429_and_a_full_queue_is_503(
     create_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

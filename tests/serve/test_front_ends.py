@@ -304,6 +304,13 @@ def test_limits_of_the_server_are_divided() -> None:
     assert (limits.queue_size, limits.max_connections, limits.max_buffered_bytes) == (3, 25, 2**23)
     assert limits == replace(ServerLimits(), queue_size=3, max_connections=25, max_buffered_bytes=2**23)
     assert divide_limits(ServerLimits(max_body_bytes=2**24), 8).max_buffered_bytes == 2**24
+    assert divide_limits(ServerLimits(max_requests_per_minute=60), 4).max_requests_per_minute == 15
+
+
+def test_a_stopping_server_waits_for_documents() -> None:
+    limits = ServerLimits(request_timeout=5, file_timeout=100, client_timeout=1)
+    assert limits.stop_seconds == 102
+    assert replace(limits, request_timeout=200).stop_seconds == 202
 
 
 def test_metrics_are_added_up() -> None:

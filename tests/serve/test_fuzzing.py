@@ -8,13 +8,16 @@ import socket
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from pydantic import BaseModel
 
+from manyheads.serve import schemas
+from manyheads.serve.deepl_schemas import DeepLTranslateRequest
 from support.office_files import make_docx, make_odt
 from support.server_process import ServerProcess, start_server
 from support.untrained_model import save_untrained_model
@@ -22,10 +25,12 @@ from support.untrained_model import save_untrained_model
 pytestmark = pytest.mark.heavy
 REQUESTS = 100_000
 MODEL_REQUESTS = 4_000
+USER_REQUESTS = 2_000
 DOCUMENTED = {200, 204, 400, 403, 404, 405, 408, 413, 415, 429, 503}
 POST_PATHS = [
     "/translate", "/detect", "/score", "/attention", "/look", "/walk", "/v2/translate", "/translate_file",
 ]  # fmt: skip
+CORRECTION_PATHS = ["/suggest", "/suggest/undo"]  # 403 where corrections are off
 GET_PATHS = [
     "/languages",
     "/models",
@@ -36,15 +41,26 @@ GET_PATHS = [
     "/docs",
     "/spec",
     "/v2/languages",
+    "/glossaries",
+    "/frontend/settings",
+    "/download_file/x.txt",
 ]
-PATHS = [*POST_PATHS * 3, *GET_PATHS]
-SENTENCE_FIELDS = {"q", "source", "target", "translation", "model", "api_key"}
-FIELDS = {  # that a path knows; others are sent now and then
-    "/translate": {"q", "source", "target", "format", "alternatives", "details", "model", "api_key"},
-    "/detect": {"q", "api_key"},
-    "/translate_file": {"source", "target", "model", "api_key"},
-    "/v2/translate": {"text", "target_lang", "source_lang"},
+PATHS = [*POST_PATHS * 3, *CORRECTION_PATHS, *GET_PATHS]
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "/translate": schemas.TranslateRequest,
+    "/detect": schemas.DetectRequest,
+    "/score": schemas.ScoreRequest,
+    "/attention": schemas.AttentionRequest,
+    "/look": schemas.LookRequest,
+    "/walk": schemas.WalkRequest,
+    "/translate_file": schemas.FileRequest,
+    "/suggest": schemas.SuggestRequest,
+    "/suggest/undo": schemas.UndoRequest,
+    "/v2/translate": DeepLTranslateRequest,
 }
+FIELDS = {path: set(schema.model_fields) for path, schema in SCHEMAS.items()}
+COMMON_FIELDS = {"q", "text", "source", "target", "translation", "s"}
+RARE_FIELDS = sorted({name for own in FIELDS.values() for name in own} - COMMON_FIELDS)
 FILES = ["a.txt", "a.html", "a.md", "a.srt", "a.po", "a.docx", "a.odt", "a", "../a.exe"]
 CONTENT_TYPES = (
     ["application/json"] * 6 + ["application/x-www-form-urlencoded"] * 3 + ["multipart/form-data; boundary=b"]
@@ -84,6 +100,15 @@ VALUES = [
     [[]],
     ["a"],
     {"a": {"b": []}},
+    {"one": "나는", "": "", "a b": "\n"},
+    {"x" * 600: "y"},
+    "../secret",
+    "terms",
+    "keep",
+    "decoder",
+    "more",
+    0.5,
+    3,
 ]
 
 
@@ -94,13 +119,13 @@ ODT = make_odt("<text:p>one <text:span>two</text:span></text:p>")
 class RequestFuzzer:
     """Generates requests that are nearly valid, or not at all."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
+    def __init__(self, seed: int, keys: Sequence[str] = ()) -> None:
+        self.rng, self.keys = random.Random(seed), keys
 
     def request(self) -> bytes:
         rng = self.rng
         path = rng.choice(PATHS) if rng.random() < 0.95 else f"/{rng.randbytes(9).hex()}"
-        method = "POST" if path in POST_PATHS else "GET"
+        method = "POST" if path in FIELDS else "GET"
         if rng.random() < 0.05:
             method = rng.choice(["GET", "POST", "PUT", "OPTIONS", "HEAD", "BREW"])
         content_type = (
@@ -116,7 +141,9 @@ class RequestFuzzer:
         )
         query = f"?{self.form(path)}" if rng.random() < 0.1 else ""
         head = f"{method} {path}{query} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {content_type}\r\n"
-        if rng.random() < 0.03:
+        if self.keys:
+            head += f"Authorization: Bearer {rng.choice(self.keys)}\r\n"
+        elif rng.random() < 0.03:
             head += rng.choice(
                 ["Origin: null\r\n", "Origin: http://localhost\r\n", "Authorization: Bearer\r\n"]
             )
@@ -172,8 +199,8 @@ class RequestFuzzer:
         values = self.draw_fields()
         if path == "/v2/translate":
             values |= {"text": values.get("q", "a b"), "target_lang": "KO", "source_lang": "EN"}
-        known = FIELDS.get(path, SENTENCE_FIELDS)
-        return {key: value for key, value in values.items() if key in known or self.rng.random() < 0.02}
+        known = FIELDS.get(path, {"type", "auth_key"})
+        return {key: value for key, value in values.items() if key in known or self.rng.random() < 0.005}
 
     def draw_fields(self) -> dict[str, object]:
         rng = self.rng
@@ -182,18 +209,11 @@ class RequestFuzzer:
             values["q"] = [self.text() for _ in range(rng.choice([0, 1, 3, 101]))]
         if rng.random() < 0.2:
             values["format"] = "html"
-        for key in (
-            "q",
-            "source",
-            "target",
-            "format",
-            "alternatives",
-            "details",
-            "translation",
-            "model",
-            "api_key",
-        ):
-            if rng.random() < 0.1:
+        if rng.random() < 0.3:
+            values["translation"] = values["s"] = values["q"]
+        values |= {key: rng.choice(VALUES) for key in RARE_FIELDS if rng.random() < 0.03}
+        for key in ("q", "source", "target", "format", "translation", "s"):
+            if rng.random() < 0.05:
                 values[key] = rng.choice(VALUES)
             if rng.random() < 0.03:
                 values.pop(key, None)
@@ -236,11 +256,11 @@ class Connection:
         self.streams = None
 
 
-async def fuzz(port: int, count: int, seed: int, seen: "Counter[int]") -> None:
-    requests, connection = RequestFuzzer(seed), Connection(port)
+async def fuzz(port: int, count: int, seed: int, seen: "Counter[int]", keys: Sequence[str] = ()) -> None:
+    requests, connection = RequestFuzzer(seed, keys), Connection(port)
     for _ in range(count):
         request = requests.request()
-        status = await asyncio.wait_for(connection.send(request), 10)
+        status = await asyncio.wait_for(connection.send(request), 60)
         seen[status] += 1
         assert status in DOCUMENTED or status == 0, (status, request)
     await connection.close()
@@ -281,6 +301,34 @@ def test_fuzzed_requests_to_a_model_get_documented_responses(tmp_path: Path) -> 
             metrics = response.read().decode()
         for path in POST_PATHS:
             assert re.search(rf'_total{{path="{path}",status="200"}} \d{{2,}}', metrics), path
+        server.process.terminate()
+        assert "Traceback" not in server.read_log()
+    print(dict(seen))
+
+
+def test_fuzzed_requests_of_two_users_to_two_front_ends_get_documented_responses(tmp_path: Path) -> None:
+    """API keys, corrections that are stored, used and undone, and stored glossaries."""
+    seen: Counter[int] = Counter()
+    (tmp_path / "keys").write_text("ann key-of-ann\nben key-of-ben\n")
+    (tmp_path / "glossaries").mkdir()
+    (tmp_path / "glossaries" / "terms.tsv").write_text("one\t나는\n")
+    options = [f"--api-keys={tmp_path / 'keys'}", f"--glossaries={tmp_path / 'glossaries'}"]
+
+    async def run_all(port: int) -> None:
+        keys = ["key-of-ann", "key-of-ben"]
+        await asyncio.gather(*(fuzz(port, USER_REQUESTS // 8, 200 + seed, seen, keys) for seed in range(8)))
+
+    model = save_untrained_model(tmp_path / "model")
+    with start_server(
+        "--quiet", "--client-timeout=2", "--corrections", "--processes=2", *options, model=model
+    ) as server:
+        asyncio.run(run_all(server.port))
+        assert sum(seen.values()) == USER_REQUESTS
+        assert seen[200] > USER_REQUESTS / 5, seen
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as response:
+            metrics = response.read().decode()
+        for path in CORRECTION_PATHS:
+            assert f'_total{{path="{path}",status="200"}}' in metrics, path
         server.process.terminate()
         assert "Traceback" not in server.read_log()
     print(dict(seen))

@@ -514,7 +514,8 @@ def test_the_walk_shows_the_numbers_and_shapes_of_the_model(
         page.fill("#sentence", SOURCE)
         page.click(".walk-form button")
         page.wait_for_function(
-            "text => document.querySelector('.sentence-pair')?.textContent.startsWith(text)", arg=SOURCE
+            "text => document.querySelector('.sentence-pair .source [lang]')?.textContent === text",
+            arg=SOURCE,
         )
         page.locator(f'[data-layer="{stack}.1"]').click()
         page.wait_for_function(
@@ -657,7 +658,7 @@ def test_axe_finds_no_serious_violation_and_all_views_fit_a_phone(
                 )
                 assert wide <= 0, f"{view} is wider than the screen"
             background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 26)"}[scheme]
+            assert background == {"light": "rgb(246, 246, 243)", "dark": "rgb(16, 19, 23)"}[scheme]
 
 
 @pytest.mark.heavy

@@ -1,15 +1,17 @@
 """Requests that a proxy could read differently, guesses of the API key, and requests with too much work."""
 
 import socket
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
+import h11
 import pytest
 
 from manyheads.serve.clients import MAX_TRACKED_CLIENTS, ClientLimiter, identify_client
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.responses import RequestRejected
-from manyheads.serve.strict_http import find_problem
+from manyheads.serve.strict_http import MAX_CHUNKS, StrictReceiveBuffer, find_problem
 
 BODY = b'{"q": "one two", "source": "en", "target": "ko"}'
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -62,6 +64,20 @@ def test_a_pipelined_request_is_looked_at_as_the_first(run_server: Any) -> None:
     with run_server() as port:
         response = exchange(port, HEAD + LENGTH + b"\r\n" + BODY + AMBIGUOUS["bare LF everywhere"])
         assert [part[:3] for part in response.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+
+
+def test_a_body_in_countless_chunks_is_refused() -> None:
+    """A chunk takes microseconds, however small it is: a megabyte in chunks of a byte takes seconds."""
+    head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+    for num_chunks in (MAX_CHUNKS - 1, 100 * MAX_CHUNKS):
+        connection = h11.Connection(h11.SERVER)
+        connection._receive_buffer = StrictReceiveBuffer()
+        connection.receive_data(head + b"1\r\nx\r\n" * num_chunks + b"0\r\n\r\n")
+        events = 0
+        with suppress(h11.RemoteProtocolError):
+            while connection.next_event() not in (h11.NEED_DATA, h11.PAUSED):
+                events += 1
+        assert events == min(num_chunks, MAX_CHUNKS) + (2 if num_chunks < MAX_CHUNKS else 1)
 
 
 def test_ordinary_heads_have_no_problem() -> None:

@@ -10,6 +10,7 @@ import manyheads as mh
 from manyheads.confidence.known_words import KnownWords
 from manyheads.serve.word_alignment import WordAlignment
 from support.browser import BrowserPages
+from support.office_files import get_part, make_docx
 from support.run_logs import write_log
 from support.scripted_translator import ScriptedTranslator
 
@@ -23,7 +24,8 @@ def open_page(pages: BrowserPages) -> OpenPage:
     """Open the page of a server, which may send requests to this server only."""
 
     def open_url(port: int, hash: str = "translate", **settings: Any) -> Any:
-        page = pages.create(lambda url: url.startswith(f"http://127.0.0.1:{port}/"), **settings)
+        own = (f"http://127.0.0.1:{port}/", f"blob:http://127.0.0.1:{port}/")
+        page = pages.create(lambda url: url.startswith(own), **settings)
         page.set_default_timeout(10_000)
         page.goto(f"http://127.0.0.1:{port}/#{hash}")
         page.wait_for_selector("main section")
@@ -52,6 +54,10 @@ def test_a_visitor_reads_what_the_model_knows_and_tries_an_example(
         page.click(".clear")
         assert page.locator("textarea").input_value() == ""
         assert page.locator(".output.empty").count() == 1
+        page.locator("nav a").nth(1).click()
+        page.wait_for_selector(".look .controls")
+        shown = page.locator(".sentence-pair .source [lang]").inner_text()
+        assert shown == "We read a book at school.", "without a text, an example is shown"
 
 
 def fake_manifest(data: Path) -> Callable[[Path], dict[str, Any]]:
@@ -146,14 +152,88 @@ def test_a_chosen_theme_stays(open_page: OpenPage, run_server: Any) -> None:
 def test_a_dropped_file_is_chosen(open_page: OpenPage, run_server: Any) -> None:
     with run_server() as port:
         page = open_page(port)
-        data = page.evaluate_handle(
-            "() => { const data = new DataTransfer();"
-            " data.items.add(new File(['one two'], 'a.txt', { type: 'text/plain' })); return data; }"
-        )
-        page.dispatch_event("textarea", "drop", {"dataTransfer": data})
+        drop_file(page, "a.txt", b"one two")
         assert page.locator(".files .quiet").last.inner_text() == "a.txt"
         page.click(".start")
         page.wait_for_selector(".download:not([hidden])")
+
+
+def drop_file(page: Any, name: str, data: bytes) -> None:
+    dropped = page.evaluate_handle(
+        """([name, bytes]) => { const data = new DataTransfer();
+        data.items.add(new File([new Uint8Array(bytes)], name)); return data; }""",
+        [name, list(data)],
+    )
+    page.dispatch_event("textarea", "drop", {"dataTransfer": dropped})
+
+
+def test_a_dropped_document_is_translated_as_a_document(open_page: OpenPage, run_server: Any) -> None:
+    document = make_docx("<w:p><w:r><w:t>one two</w:t></w:r></w:p>")
+    with run_server() as port:
+        page = open_page(port)
+        drop_file(page, "My Report.DOCX", document)
+        page.click(".start")
+        page.wait_for_selector(".download:not([hidden])")
+        with page.expect_download() as download:
+            page.click(".download")
+        assert download.value.suggested_filename == "My Report.ko.docx"
+        translation = Path(download.value.path()).read_bytes()
+        assert "two one" in get_part(translation, "word/document.xml")
+        assert page.locator(".files .message").inner_text() == "Translated."
+
+
+def test_a_document_that_cannot_be_read_is_an_error(
+    open_page: OpenPage, pages: BrowserPages, run_server: Any
+) -> None:
+    with run_server() as port:
+        page = open_page(port)
+        for name, reason in (("a.docx", "a.docx"), ("a.pdf", "not UTF-8 text, nor a document")):
+            drop_file(page, name, b"\xff\xfe\x00")
+            page.click(".start")
+            page.locator(".files .is-error", has_text=reason).wait_for()
+            assert page.locator(".download").is_hidden()
+    assert all("400" in problem for problem in pages.problems)
+    pages.problems.clear()
+
+
+def test_an_alternative_becomes_the_translation_and_back(open_page: OpenPage, run_server: Any) -> None:
+    with run_server(ScriptedTranslator(is_calibrated=True)) as port:
+        page = open_page(port)
+        type_text(page, "one two")
+        page.locator(".use-alternative").nth(1).click()
+        assert page.locator(".output").text_content() == "two one 2"
+        assert page.locator(".announcement").text_content() == "two one 2", "for screen readers"
+        assert page.locator(".translation-confidence").is_hidden(), "that was of another translation"
+        shown = page.locator(".alternatives-list li > span")
+        assert shown.count() == 3
+        assert page.evaluate("document.activeElement.className") == "copy"
+        page.locator(".use-alternative").first.click()
+        assert page.locator(".output").text_content() == "two one"
+
+
+def test_an_alternative_from_a_word_on_keeps_the_other_sentences(
+    open_page: OpenPage, run_server: Any
+) -> None:
+    details = {
+        "sentences": ["one", "two", "three"],
+        "sentenceConfidences": [{"text": text, "confidence": 0.9} for text in ("A b.", "C d.", "E f.")],
+        "words": [{"text": text, "probability": 0.9, "sources": []} for text in "AbCdEf"],
+        "sourceWords": [],
+        "unknownWords": [],
+    }
+
+    def answer(route: Any) -> None:
+        is_at_word = "prefix" in route.request.post_data_json
+        text = "C x." if is_at_word else "A b. C d. E f."
+        route.fulfill(json={"translatedText": text, "alternatives": [], "details": details})
+
+    with run_server() as port:
+        page = open_page(port)
+        page.route("**/translate", answer)
+        type_text(page, "one two three")
+        page.locator(".output .word", has_text="d").click()
+        page.locator("ol.at-word .use-alternative").click()
+        assert page.locator(".output").text_content() == "A b. C x. E f."
 
 
 def test_errors_look_like_errors_and_a_lost_server_is_found_again(
@@ -174,6 +254,79 @@ def test_errors_look_like_errors_and_a_lost_server_is_found_again(
         page.wait_for_function("() => document.querySelector('.output').textContent === 'two one'")
         assert page.locator(".notice.is-error").count() == 0
     assert all("400" in problem or "ERR_FAILED" in problem for problem in pages.problems)
+    pages.problems.clear()
+
+
+@pytest.mark.parametrize(
+    ("view", "endpoint", "ready"),
+    [("attention", "look", ".look .controls"), ("walk", "walk", ".walk .panel")],
+)
+def test_errors_of_the_attention_views_can_be_retried_and_a_lost_server_is_found_again(
+    open_page: OpenPage,
+    pages: BrowserPages,
+    run_server: Any,
+    word_translator: mh.Translator,
+    view: str,
+    endpoint: str,
+    ready: str,
+) -> None:
+    with run_server(word_translator) as port:
+        page = open_page(port)
+        type_text(page, "I go home today.")
+        refusal = {"status": 400, "json": {"error": "refused"}}
+        page.route(f"**/{endpoint}", lambda route: route.fulfill(**refusal))
+        page.click(f'nav a[href="#{view}"]')
+        page.wait_for_selector(".notice.is-error .retry")
+        assert page.locator(".notice .message").inner_text() == "refused"
+        page.route(f"**/{endpoint}", lambda route: route.abort())
+        page.route("**/health", lambda route: route.abort())
+        page.click(".retry")
+        page.wait_for_function(
+            "() => document.querySelector('.is-error .message')?.textContent.includes('Trying again')"
+        )
+        page.unroute(f"**/{endpoint}")
+        page.unroute("**/health")
+        page.wait_for_selector(ready)
+        assert page.locator(".notice.is-error").count() == 0
+        assert page.locator(".notice .message").inner_text() == ""
+    assert all("400" in problem or "ERR_FAILED" in problem for problem in pages.problems)
+    pages.problems.clear()
+
+
+def test_a_failed_attention_view_is_loaded_again_when_it_is_opened_again(
+    open_page: OpenPage, pages: BrowserPages, run_server: Any, word_translator: mh.Translator
+) -> None:
+    with run_server(word_translator) as port:
+        page = open_page(port)
+        type_text(page, "I go home today.")
+        for view, endpoint, ready in (("attention", "look", ".look .controls"), ("walk", "walk", ".panel")):
+            page.route(f"**/{endpoint}", lambda route: route.fulfill(status=400, json={"error": "refused"}))
+            page.click(f'nav a[href="#{view}"]')
+            page.wait_for_selector(".notice.is-error")
+            page.click('nav a[href="#translate"]')
+            page.unroute(f"**/{endpoint}")
+            page.click(f'nav a[href="#{view}"]')
+            page.wait_for_selector(ready)
+    assert all("400" in problem for problem in pages.problems)
+    pages.problems.clear()
+
+
+def test_a_lost_server_is_not_a_word_without_alternatives(
+    open_page: OpenPage, pages: BrowserPages, run_server: Any, word_translator: mh.Translator
+) -> None:
+    with run_server(word_translator) as port:
+        page = open_page(port)
+        type_text(page, "I go home today.")
+        page.route("**/translate", lambda route: route.abort())
+        page.route("**/health", lambda route: route.abort())
+        page.locator(".output .word").nth(1).click()
+        page.wait_for_selector(".alternatives .notice.is-error .retry")
+        assert "does not respond" in page.locator(".alternatives .message").inner_text()
+        page.unroute("**/translate")
+        page.unroute("**/health")
+        page.wait_for_function("() => document.querySelectorAll('ol.at-word li').length > 0")
+        assert page.locator(".alternatives .notice").is_hidden()
+    assert all("ERR_FAILED" in problem for problem in pages.problems)
     pages.problems.clear()
 
 

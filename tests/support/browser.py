@@ -1,7 +1,7 @@
 """Fixtures for tests in headless Chromium, which the conftest.py of a folder imports.
 
 Tests are skipped where playwright or Chromium is not installed. With CI=true that is a failure, unless
-.ci/run could not install Chromium and says so with MANYHEADS_NO_BROWSER=1.
+.ci/run may not install Chromium, without root, and says so with MANYHEADS_NO_BROWSER=1.
 """
 
 import os
@@ -20,7 +20,7 @@ VIEWPORT = {"width": 1100, "height": 900}
 def skip_without_browser(reason: str) -> NoReturn:
     """Skip a test, or fail it where the browser must be there."""
     if os.environ.get("CI") == "true" and os.environ.get("MANYHEADS_NO_BROWSER") != "1":
-        pytest.fail(f"{reason}, but with CI=true browser tests must run: .ci/run installs Chromium")
+        pytest.fail(f"{reason}, but with CI=true browser tests must run: .ci/run installs what they need")
     pytest.skip(reason)
 
 

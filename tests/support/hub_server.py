@@ -23,6 +23,7 @@ class HubServer:
         self.blobs: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.broken_paths: set[str] = set()  # the server fails on these
+        self.states_sizes = True
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -156,7 +157,11 @@ class Exchange:
             code = "RevisionNotFound" if repository in self.hub.repositories else "RepoNotFound"
             return self.send(404, {"error": code}, {"X-Error-Code": code})
         files = self.hub.repositories[repository][commit]
-        siblings = [{"rfilename": path, "size": len(content)} for path, content in files.items()]
+        states_sizes = self.hub.states_sizes
+        siblings = [
+            {"rfilename": path, **({"size": len(content)} if states_sizes else {})}
+            for path, content in files.items()
+        ]
         return self.send(200, {"id": repository, "sha": commit, "siblings": siblings})
 
     def send_file(self, repository: str, revision: str, path: str) -> None:

@@ -1,6 +1,8 @@
 // Runs the engine of the live page for the tests: one request per line of JSON on stdin, one answer per line on stdout.
 
 import { createInterface } from "node:readline";
+import { measureMap } from "../../src/manyheads/look/assets/map_measures.js";
+import { readableTokens } from "../../src/manyheads/look/assets/token_text.js";
 import { headKey } from "../../src/manyheads/look/live/transformer.js";
 import { LiveTranslator } from "../../src/manyheads/look/live/translator.js";
 import { finishSearch, searchFor } from "../../src/manyheads/look/live/search.js";
@@ -42,6 +44,11 @@ const METHODS = {
     const { maps, scores } = translator.attention(source, ids);
     for (const layers of Object.values(maps)) for (const map of layers) map.weights = asList(map.weights);
     return { maps, scores, begin: BOS_ID };
+  },
+  measure: ({ maps, attention }) => maps.map((map) => measureMap(map, attention)),
+  readTokens: ({ sentences }) => {
+    const names = { beginToken: "[start]", endToken: "[end]", unknownToken: "[?]" };
+    return sentences.map((tokens) => readableTokens(tokens, { ...names, byteToken: (byte) => `[byte ${byte}]` }));
   },
   walk: ({ text, target, stack, layer, cuts }) => {
     const ids = { sourceIds: [...translator.source.encode(text), 2], ids: translator.target.encode(target) };

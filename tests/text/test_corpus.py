@@ -253,6 +253,20 @@ again</seg></tuv></tu>
 """
 
 
+@pytest.mark.parametrize("before", ["<!-- exported -->", "<?xml-stylesheet href='a'?><!-- a --><!-- b -->"])
+def test_comments_before_the_root_of_xml_are_skipped(before: str, tmp_path: Path) -> None:
+    unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="ko"><seg>b</seg></tuv></tu>'
+    text = f"{before}<tmx><body>{unit.format('a')}<!-- c -->{unit.format('d')}</body></tmx>{before}"
+    assert [record.source for record in read_file(tmp_path / "a.tmx", text)] == ["a", "d"]
+
+
+@pytest.mark.parametrize("charset", ["punycode", "idna", "Punycode", "rot13", "undefined", "no-charset"])
+def test_a_codec_that_is_no_charset_is_refused(charset: str, tmp_path: Path) -> None:
+    text = f'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset={charset}\\n"\n\nmsgid "a"\nmsgstr "b"\n'
+    with pytest.raises(mh.DataError, match=f"unknown charset '{charset}'"):
+        read_file(tmp_path / "a.po", text)
+
+
 def test_tmx_gives_the_requested_languages_in_any_order(tmp_path: Path) -> None:
     records = read_file(tmp_path / "a.tmx", TMX)
     assert get_pairs(records) == [("Press <b>OK</b>.", "<b>확인</b>을 누르세요."), ("home again", "집")]

@@ -787,6 +787,37 @@ def test_the_playground_is_written_without_a_network(tmp_path: Path) -> None:
     assert read_text(tmp_path / "turned", "valid.ko") == read_text(tmp_path, "valid.ko")
 
 
+def test_the_register_of_the_playground_is_chosen_and_recorded(tmp_path: Path) -> None:
+    got = get_corpus("playground", "en-ko", tmp_path / "polite", register="polite")
+    lines = read_text(tmp_path / "polite", "valid.ko").split("\n")[:-1]
+    assert sum(line.endswith(("요.", "요?")) for line in lines) == len(lines) == 500
+    assert got.register == json.loads(read_text(tmp_path / "polite", "source.json"))["register"] == "polite"
+    assert not get_corpus("playground", "en-ko", tmp_path / "polite", register="polite").is_new
+    with pytest.raises(RequestError, match="holds playground en-ko polite, not playground en-ko; give"):
+        get_corpus("playground", "en-ko", tmp_path / "polite")
+
+
+@pytest.mark.parametrize(
+    ("name", "pair", "register", "message"),
+    [
+        ("playground", "en-ko", "polight", "unknown register polight; did you mean polite"),
+        (
+            "playground",
+            "en-de",
+            "polite",
+            "--register is for the Korean of playground, not for playground en-de",
+        ),
+        ("multi30k", "en-de", "plain", "not for multi30k en-de"),
+    ],
+)
+def test_a_register_is_refused_where_it_means_nothing(
+    tmp_path: Path, name: str, pair: str, register: str, message: str
+) -> None:
+    with pytest.raises(RequestError, match=message):
+        get_corpus(name, pair, tmp_path / "out", register=register)
+    assert not (tmp_path / "out").exists()
+
+
 def test_foreign_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text("mine")
     with pytest.raises(RequestError, match="exists and was not written by `get`"):

@@ -14,29 +14,30 @@ TAGS = {"DT", "NN", "NNS", "NNP", "PRP", "PRP$", "POS", "CD", "JJ", "EX", ".", "
 TAGS |= {"RB", "RP", "IN", "CC", "WP", "WDT", "WRB", *VERBS}
 
 EXAMPLES = {
-    "Does Anna's mother go home?": (
-        "(TOP (SQ (VBZ Does) (NP (NP (NNP Anna) (POS 's)) (NN mother)) (VP (VB go) (ADVP (RB home))) (. ?)))"
+    "Does Mina's mother eat rice in the park every morning?": (
+        "(TOP (SQ (VBZ Does) (NP (NP (NNP Mina) (POS 's)) (NN mother)) (VP (VB eat) (NP (NN rice)) "
+        "(PP (IN in) (NP (DT the) (NN park))) (NP (DT every) (NN morning))) (. ?)))"
     ),
     "What is he eating in the park now?": (
         "(TOP (SBARQ (WHNP (WP What)) (SQ (VBZ is) (NP (PRP he)) (VP (VBG eating) "
         "(PP (IN in) (NP (DT the) (NN park))) (ADVP (RB now)))) (. ?)))"
     ),
-    "We want to eat this soup at home.": (
-        "(TOP (S (NP (PRP We)) (VP (VBP want) (S (VP (TO to) (VP (VB eat) (NP (DT this) (NN soup)) "
-        "(PP (IN at) (NP (NN home))))))) (. .)))"
+    "They want to go home today.": (
+        "(TOP (S (NP (PRP They)) (VP (VBP want) (S (VP (TO to) (VP (VB go) (ADVP (RB home)) "
+        "(NP (NN today)))))) (. .)))"
     ),
-    "The student who ate an apple will not go to the library.": (
-        "(TOP (S (NP (NP (DT The) (NN student)) (SBAR (WHNP (WP who)) (S (VP (VBD ate) "
-        "(NP (DT an) (NN apple)))))) (VP (MD will) (RB not) (VP (VB go) "
-        "(PP (TO to) (NP (DT the) (NN library))))) (. .)))"
+    "The teacher who went to the park ate rice at home.": (
+        "(TOP (S (NP (NP (DT The) (NN teacher)) (SBAR (WHNP (WP who)) (S (VP (VBD went) "
+        "(PP (TO to) (NP (DT the) (NN park))))))) (VP (VBD ate) (NP (NN rice)) "
+        "(PP (IN at) (NP (NN home)))) (. .)))"
     ),
     "Anna did not go to the park because it rained.": (
         "(TOP (S (NP (NNP Anna)) (VP (VBD did) (RB not) (VP (VB go) (PP (TO to) (NP (DT the) (NN park))) "
         "(SBAR (IN because) (S (NP (PRP it)) (VP (VBD rained)))))) (. .)))"
     ),
-    "She ate fish, but Anna did not eat soup.": (
-        "(TOP (S (S (NP (PRP She)) (VP (VBD ate) (NP (NN fish)))) (, ,) (CC but) "
-        "(S (NP (NNP Anna)) (VP (VBD did) (RB not) (VP (VB eat) (NP (NN soup))))) (. .)))"
+    "The child ate dinner, but Anna did not eat lunch.": (
+        "(TOP (S (S (NP (DT The) (NN child)) (VP (VBD ate) (NP (NN dinner)))) (, ,) (CC but) "
+        "(S (NP (NNP Anna)) (VP (VBD did) (RB not) (VP (VB eat) (NP (NN lunch))))) (. .)))"
     ),
 }
 

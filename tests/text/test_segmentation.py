@@ -1,10 +1,18 @@
 """Texts in parts, and together again."""
 
+import time
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from manyheads.text.segmentation import has_words, split_in_halves, split_long_sentence, split_text
+from manyheads.text.segmentation import (
+    has_words,
+    split_by_rules,
+    split_in_halves,
+    split_long_sentence,
+    split_text,
+)
 
 LANGUAGES = st.sampled_from(["en", "ko", "de", "und", "zh-Hant"])
 
@@ -80,3 +88,29 @@ def test_splitting_in_halves_makes_everything_fit(text: str, max_length: int) ->
 @given(text=st.text("ab ,;:", min_size=1, max_size=80), max_length=st.integers(3, 30))
 def test_the_parts_of_a_long_sentence_are_the_sentence(text: str, max_length: int) -> None:
     assert "".join(split_long_sentence(text, lambda part: len(part) <= max_length)) == text
+
+
+@pytest.mark.parametrize("mark", ["/", "@", "#"])
+def test_no_sentence_begins_inside_an_address(mark: str) -> None:
+    line = f"see a/b.{mark}c or ab.c/d@e.{mark}f now"
+    assert sentences(line, "en") == [line]
+
+
+def test_sentences_without_a_space_between_them_are_found() -> None:
+    pytest.importorskip("sentencex")
+    assert sentences("I go home.We read.", "en") == ["I go home.", "We read."]
+
+
+@pytest.mark.parametrize("piece", ["\u00a0Mr. ", " 가. ", " a. ", "가나.  ", "가! "])
+def test_our_rules_take_linear_time(piece: str) -> None:
+    """A line of 100,000 characters is split in a fraction of a second."""
+    line = piece * (100_000 // len(piece))
+    start = time.process_time()
+    assert "".join(split_by_rules(line)) == line
+    assert time.process_time() - start < 1
+
+
+def test_numbers_and_abbreviations_end_no_sentence() -> None:
+    assert split_by_rules("12. 가. 나.") == ["12. 가. 나."]
+    assert split_by_rules("나는 12. 간다.") == ["나는 12. ", "간다."]
+    assert split_by_rules("Mr. 김. xprof. 나.") == ["Mr. 김. xprof. ", "나."]

@@ -63,6 +63,23 @@ def test_wrong_rows_of_a_csv_are_reported_with_their_lines(tmp_path: Path) -> No
         (3, invalid.INVALID_UTF8),
         (4, invalid.EMPTY_TARGET),
     ]
+    assert records[2].detail == "byte 0xe9: save it as UTF-8"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("header", ["en;ko", "note;KO; en ", "sep=;\r\nid;en;ko"])
+def test_a_first_row_with_both_languages_names_their_columns(header: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    names = [name.strip().lower() for name in header.split("\n")[-1].split(";")]
+    cells = {"en": "one, two", "ko": "하나, 둘"}
+    row = ";".join(cells.get(name, "x") for name in names)
+    path.write_text(f"\ufeff{header}\r\n{row}\r\n", encoding="utf-8", newline="")
+    (pair,) = read(path)
+    assert (pair.source, pair.target) == ("one, two", "하나, 둘")  # type: ignore[union-attr]
+
+
+def test_a_later_row_with_both_codes_is_a_pair(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("one,하나\nen,ko\n", encoding="utf-8")
+    assert read(tmp_path / "a.csv") == [SentencePair("one", "하나", 1), SentencePair("en", "ko", 2)]
 
 
 def test_a_quote_that_is_never_closed_is_reported(tmp_path: Path) -> None:

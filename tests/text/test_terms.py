@@ -1,6 +1,7 @@
 """Terms of glossaries: where they occur, how they are annotated, and the files that hold them."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,28 @@ def test_what_is_no_glossary_is_refused(tmp_path: Path, name: str, text: str | N
         path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(message)):
         read_terms(path, "en", "de")
+
+
+HOSTILE_GLOSSARIES = {
+    "a mark in all of a text": ({"a": "b"}, "<a>" * 3333),
+    "terms with one first word": (
+        {f"a {'b' * n} {m}": "x" for n in range(10) for m in range(100)},
+        "a " * 5000,
+    ),
+    "terms inside each other": ({" ".join(["a"] * n): "x" for n in range(1, 250)}, "a " * 5000),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_GLOSSARIES)
+def test_terms_are_found_in_bounded_time(name: str) -> None:
+    terms, text = HOSTILE_GLOSSARIES[name]
+    glossary = Glossary(terms)
+    start = time.process_time()
+    glossary.find(text)
+    assert time.process_time() - start < 0.3
+
+
+def test_a_glossary_whose_terms_share_their_first_word_is_built_in_linear_time() -> None:
+    start = time.process_time()
+    assert len(Glossary({f"the {number}": "x" for number in range(20_000)})) == 20_000
+    assert time.process_time() - start < 1

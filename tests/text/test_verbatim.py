@@ -180,3 +180,11 @@ def test_numbers_may_be_written_as_in_another_language() -> None:
 )
 def test_addresses_and_codes_of_one_word_are_one(text: str, expected: list[str]) -> None:
     assert [text[span.start : span.end] for span in join_codes(text, find_verbatim(text))] == expected
+
+
+@pytest.mark.parametrize("value", ["%s", "{name}", "https://a.b/c", "<b>", "🙂", "@mina"])
+@pytest.mark.parametrize("before", ["a letter.](", "yes/no:(", "end.("])
+def test_what_follows_a_mark_without_a_space_is_found(before: str, value: str) -> None:
+    """The run of letters and marks before it is a match of its own, which must not hide it."""
+    text = before + value
+    assert text[find_verbatim(text)[-1].start :] == value

@@ -12,7 +12,7 @@ import torch
 
 import manyheads as mh
 from manyheads import checkpoint
-from manyheads.checkpoint.adapters import parse_adapter
+from manyheads.checkpoint.adapters import merge_adapter, parse_adapter
 from manyheads.config import AdaptationConfig, Recipe
 from manyheads.data.batches import Batches
 from manyheads.data.prepare import prepare
@@ -294,6 +294,13 @@ def test_an_adapted_model_is_the_model_of_its_run_and_leaves_the_base_untouched(
     assert adapted.engine.model.output.weight is own["source_embedding.weight"]
 
 
+def test_several_threads_merge_the_same_weights(adapted_model: Path) -> None:
+    model, adapter = checkpoint.load_model(adapted_model)[0], checkpoint.read_adapter(adapted_model, "rivers")
+    merged = [dict(merge_adapter(model, adapter, threads).named_parameters()) for threads in (1, 3)]
+    assert are_identical(*merged)
+    assert not are_identical(merged[0], dict(model.named_parameters()))
+
+
 def test_an_adapter_of_other_weights_is_refused(adapted_model: Path, adapter_run: Path) -> None:
     with pytest.raises(CheckpointError, match="was trained with other weights"):
         install_adapter(adapter_run, adapter_run / "model", "rivers")
@@ -375,6 +382,8 @@ def test_data_of_other_languages_or_without_a_validation_set_is_refused(new_data
     other = replace(info, languages={"source": "ko", "target": "en"})
     with pytest.raises(DataError, match="translates ko-en"):
         create_config(other, Store.open(new_data), AdaptationOptions())
+    unknown = replace(info, languages={"source": "und", "target": info.languages["target"]})
+    create_config(unknown, Store.open(new_data), AdaptationOptions())  # as of an import that names none
     store = Store.open(new_data)
     del store.manifest["splits"]["valid"]
     with pytest.raises(DataError, match="has no validation set"):

@@ -7,18 +7,22 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import safetensors.numpy
 import safetensors.torch
 import torch
+from numpy.typing import NDArray
 
 import manyheads as mh
 from manyheads import atomic_io, checkpoint
 from manyheads.checkpoint.adapters import METADATA_KEY
 from manyheads.checkpoint.header import read_header
+from manyheads.confidence.features import FEATURES
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordTokenizer
 from manyheads.train.trained_weights import find_linear
-from support.untrained_model import TEXTS, save_untrained_model
+from support.untrained_model import TEXTS, calibrate_untrained_model, save_untrained_model
 
 
 @pytest.fixture
@@ -175,3 +179,55 @@ def test_an_adapter_of_other_types_and_deep_metadata_are_refused(folder: Path) -
     safetensors.torch.save_file({"x.a": torch.zeros(2, 2, dtype=torch.float16)}, path, metadata)
     with pytest.raises(mh.CheckpointError, match="not an adapter: its metadata"):
         mh.load(folder, device="cpu", adapter="bad")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("languages", {"source": None, "target": "ko"}, "has no valid languages"),
+        ("languages", {"source": ["en"], "target": "ko"}, "has no valid languages"),
+        ("supported_length", -1, "has no valid supported_length"),
+        ("supported_length", 0, "has no valid supported_length"),
+        ("supported_length", 1.5, "has no valid supported_length"),
+    ],
+)
+def test_other_values_of_a_manifest_are_refused(folder: Path, key: str, value: Any, message: str) -> None:
+    path = folder / checkpoint.MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    edit_manifest(folder)
+    assert all(message in text for text in load_with_both_engines(folder))
+
+
+def test_a_long_value_of_a_manifest_is_not_quoted_whole(folder: Path) -> None:
+    path = folder / checkpoint.MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": "x" * 5000}))
+    with pytest.raises(mh.CheckpointError) as caught:
+        mh.load(folder)
+    assert len(str(caught.value)) < 1000
+
+
+WRONG_CALIBRATIONS: dict[str, NDArray[Any]] = {
+    "length_ratio": np.array([1e30], np.float32),
+    "scales": np.zeros(len(FEATURES), np.float32),
+    "means": np.full(len(FEATURES), np.nan, np.float32),
+    "coefficients": np.full(len(FEATURES) + 1, np.inf, np.float32),
+    "knots": np.array([2.0, 1.0], np.float32),
+    "values": np.array([0.0, 7.0], np.float32),
+    "description": np.frombuffer(b"[" * 10_000, np.uint8),
+    "source.unigrams": np.zeros(5, np.uint8),
+    "source.checks": np.zeros(7, np.uint8),
+    "source.bigrams": np.zeros(0, np.uint8),
+    "source.backoffs": np.zeros((320, 1), np.uint8),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALIBRATIONS)
+def test_a_calibration_with_impossible_numbers_is_refused(folder: Path, name: str) -> None:
+    calibrate_untrained_model(folder)
+    arrays = safetensors.numpy.load_file(folder / checkpoint.CONFIDENCE)
+    changed = {**arrays, name: WRONG_CALIBRATIONS[name]}
+    if name == "source.unigrams":
+        changed["source.backoffs"] = WRONG_CALIBRATIONS[name]
+    safetensors.numpy.save_file(changed, folder / checkpoint.CONFIDENCE)
+    edit_manifest(folder)
+    assert all("calibrat" in message for message in load_with_both_engines(folder))

@@ -121,6 +121,16 @@ def test_more_spans_than_symbols_are_checked_too() -> None:
         assert result.notes == ([] if function is str else ["copied text repaired"])
 
 
+def test_of_a_long_word_with_several_codes_nothing_is_translated() -> None:
+    word = "ab@" + "/x_1@cab.c//" * 20 + "@bca"
+    translator = make_translator(str, max_length=30)
+    result = translator.translate(f"we read ({word}), then https://a.org/{'x' * 80} at home.")
+    assert result.text == f"we read ({word}), then https://a.org/{'x' * 80} at home."
+    sources = translator.engine.sources  # type: ignore[attr-defined]
+    assert not [text for text in sources if "@" in text or "cab" in text]
+    assert " ".join(sources).count("then") == 1
+
+
 def test_text_that_is_all_to_be_copied_is_not_translated() -> None:
     translator = make_translator(mangle)
     for text in ("https://a.b/c", "12345", "🙂", "", " . ", "<br/>"):
@@ -235,6 +245,14 @@ def test_capitals_are_read_in_lower_case_and_written_in_capitals() -> None:
     repaired = make_translator(drop_symbols).translate("OPEN https://a.org/x NOW, I SAY.")
     assert repaired.text == "OPEN https://a.org/x NOW, I SAY."
     assert repaired.notes == ["all capitals", "copied text repaired"]
+
+
+def test_bytes_have_no_capitals() -> None:
+    """Tokens that spell a character by its bytes keep their names."""
+    engine = ByteEngine(SUBWORDS, ["▁", "<0xEB>", "<0x9E>", "<0xA8>", "t"])
+    assert make_translator(engine=engine).translate("WE READ AGAIN").tokens == [
+        "▁", "<0xEB>", "<0x9E>", "<0xA8>", "T",
+    ]  # fmt: skip
 
 
 def test_acronyms_are_read_as_they_are() -> None:

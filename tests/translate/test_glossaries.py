@@ -12,7 +12,6 @@ import torch
 import manyheads as mh
 from manyheads.config import SubwordConfig
 from manyheads.inference.engine import Capabilities
-from manyheads.search.options import Hypothesis
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.text_engine import CAPABILITIES, TextEngine
 from support.untrained_model import TEXTS, save_untrained_model
@@ -70,19 +69,58 @@ class ForcingEngine(TextEngine):
             )
 
 
-def test_a_term_that_is_missing_is_forced_in_a_second_search() -> None:
-    engine = ForcingEngine(SUBWORDS, ignore)
+class ScoringEngine(TextEngine):
+    """Likes a phrase behind "the", and short translations. It cannot be required to write one."""
+
+    capabilities: Capabilities = replace(CAPABILITIES, required_phrases=False)
+
+    def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+        self.num_scored = len(targets)
+        return [[-1.0 if "the Hund" in SUBWORDS.decode(ids) else -9.0] * (len(ids) + 1) for ids in targets]
+
+
+class AttendingEngine(ScoringEngine):
+    """The word that is last but one attends to the annotation."""
+
+    capabilities = replace(CAPABILITIES, alignment=True)
+
+    def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[torch.Tensor]:
+        annotated, starts = SUBWORDS.pieces.index("⟦=⟧"), SUBWORDS.word_start_ids
+        maps = []
+        for source, target in zip(sources, targets, strict=True):
+            weights_TS = torch.zeros(len(target) + 1, len(source))
+            word = [position for position, token in enumerate(target) if token in starts][-2]
+            weights_TS[word, source.index(annotated) + 1] = 1
+            maps.append(weights_TS)
+        return maps
+
+
+def test_a_term_that_is_missing_takes_the_place_of_the_word_that_attends_to_it() -> None:
+    engine = AttendingEngine(SUBWORDS, ignore)
     result = make_translator(engine=engine).translate("We see the dog.", glossary={"dog": "Hund"})
-    assert result.text == "We see the dog. Hund"
-    assert result.notes == ["term forced"]
-    assert len(engine.sources) == 2
+    assert (result.text, result.notes) == ("We see the Hund.", ["term forced"])
+    assert len(engine.sources) == 1, "there is no second search"
+    assert engine.num_scored < 12
 
 
-def test_a_plural_that_is_missing_is_not_forced_into_the_singular() -> None:
-    result = make_translator(engine=ForcingEngine(SUBWORDS, ignore)).translate(
-        "We see the dogs.", glossary={"dog": "Hund"}
-    )
-    assert (result.text, result.notes) == ("We see the dogs.", ["term missing"])
+def test_an_ending_may_follow_a_term_that_is_forced() -> None:
+    class PluralEngine(AttendingEngine):
+        def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+            return [[-1.0 if "Hunde" in SUBWORDS.decode(ids) else -9.0] * (len(ids) + 1) for ids in targets]
+
+    engine = PluralEngine(SUBWORDS, lambda text: "Wir sehen die Hute.")
+    result = make_translator(engine=engine).translate("We see the dogs.", glossary={"dog": "Hund"})
+    assert (result.text, result.notes) == ("Wir sehen die Hunde.", ["term forced"])
+
+
+def test_a_prefix_and_forbidden_words_stay_as_they_are() -> None:
+    translator = make_translator(engine=ScoringEngine(SUBWORDS, ignore), annotated=False)
+    options = {"glossary": {"dog": "Hund"}, "prefix": "We see the dog"}
+    result = translator.translate("We see the dog today.", **options)  # type: ignore[arg-type]
+    assert result.text.startswith("We see the dog")
+    assert "Hund" in result.text
+    forbidden = translator.translate("We see the dog.", glossary={"dog": "Hund"}, forbid=["Hund"])
+    assert (forbidden.text, forbidden.notes) == ("We see the dog.", ["term missing"])
 
 
 def test_other_models_are_forced_at_once() -> None:
@@ -92,33 +130,26 @@ def test_other_models_are_forced_at_once() -> None:
     assert (result.text, result.notes) == ("A dog. Hund", [])
 
 
-class PrefixEngine(TextEngine):
-    """Cannot be required to write phrases, but goes on from a prefix. It likes phrases after "the"."""
-
-    capabilities: Capabilities = replace(CAPABILITIES, required_phrases=False)
-
-    def decode(self, requests: Any, config: Any, **options: Any) -> Any:
-        requests = list(requests)
-        for index, hypotheses in super().decode(requests, config, **options):
-            prefix = list(requests[index].constraints.prefix)
-            yield (
-                index,
-                [Hypothesis([*prefix, *SUBWORDS.encode("now")], [], -1.0, -1.0)] if prefix else hypotheses,
-            )
-
-    def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
-        scores = []
-        for ids in targets:
-            is_liked = SUBWORDS.decode(ids).removesuffix(" Hund").endswith("the")
-            scores.append([-1.0 if is_liked else -9.0] * (len(ids) + 1))
-        return scores
-
-
-def test_an_engine_without_required_phrases_goes_on_behind_the_term() -> None:
-    result = make_translator(engine=PrefixEngine(SUBWORDS, ignore), annotated=False).translate(
+def test_an_engine_without_required_phrases_puts_the_term_where_it_is_likeliest() -> None:
+    result = make_translator(engine=ScoringEngine(SUBWORDS, ignore), annotated=False).translate(
         "We see the dog today.", glossary={"dog": "Hund"}
     )
-    assert (result.text, result.notes) == ("We see the Hund now", ["term forced"])
+    assert (result.text, result.notes) == ("We see the Hund today.", ["term forced"])
+
+
+def test_each_term_that_is_missing_gets_its_place() -> None:
+    class AnyEngine(ScoringEngine):
+        def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+            liked = ("the Hund", "a Katze")
+            return [
+                [-9.0 + 4 * sum(text in SUBWORDS.decode(ids) for text in liked)] * (len(ids) + 1)
+                for ids in targets
+            ]
+
+    result = make_translator(engine=AnyEngine(SUBWORDS, ignore), annotated=False).translate(
+        "We see the dog and a cat.", glossary={"dog": "Hund", "cat": "Katze"}
+    )
+    assert result.text == "We see the Hund and a Katze."
 
 
 def test_a_sentence_that_annotations_make_too_long_is_forced() -> None:
@@ -155,8 +186,8 @@ def test_what_is_aligned_with_an_annotation_is_aligned_with_its_term() -> None:
 
 def test_streams_and_calls_use_terms_alike() -> None:
     texts = [f"We see the dog {n}." for n in range(20)]
-    for annotated in (True, False):
-        translator = make_translator(engine=ForcingEngine(SUBWORDS, ignore), annotated=annotated)
+    for engine in (AttendingEngine(SUBWORDS, ignore), ForcingEngine(SUBWORDS, ignore)):
+        translator = make_translator(engine=engine, annotated=isinstance(engine, AttendingEngine))
         results = translator.translate(texts, glossary={"dog": "Hund"})
         streamed = list(translator.stream(texts, glossary={"dog": "Hund"}))
         assert [own.text for own in streamed] == [own.text for own in results]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import manyheads as mh
@@ -112,6 +113,28 @@ def test_a_stored_list_is_the_same(folder: Path) -> None:
 def test_a_list_of_another_model_is_refused(folder: Path, sizes: tuple[int, int], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         read_shortlist(folder, *sizes)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("pieces", np.full(5, -1, np.int64)),
+        ("frequent", np.array([-3], np.int16)),
+        ("frequent", np.array([np.nan], np.float32)),
+        ("offsets", np.array([], np.uint32)),
+        ("pieces", np.zeros((2, 2), np.uint16)),
+    ],
+)
+def test_a_list_with_other_numbers_is_refused(name: str, array: NDArray[Any], tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    own = make_shortlist()
+    arrays = {key: getattr(own, key).astype(np.uint32) for key in ("frequent", "offsets", "pieces")}
+    if name == "pieces" and array.ndim == 1:
+        arrays["offsets"] = np.minimum(np.arange(VOCAB_SIZE + 1), 5).astype(np.uint32)
+    save_file({**arrays, name: array}, tmp_path / SHORTLIST)
+    with pytest.raises(CheckpointError, match="not a shortlist"):
+        read_shortlist(tmp_path, VOCAB_SIZE, VOCAB_SIZE)
 
 
 def test_a_list_travels_with_an_int8_folder_and_a_conversion(folder: Path, tmp_path: Path) -> None:

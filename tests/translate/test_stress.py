@@ -155,10 +155,19 @@ def test_calibration_is_measured_where_there_are_confidences() -> None:
     assert known.adequate == pytest.approx(1 - share)
     assert known.auroc_adequate == 1.0
     assert known.auroc_shuffled == pytest.approx(1 - share / 2)
-    assert known.ece == pytest.approx(0.1, abs=0.01)
+    assert known.ece == pytest.approx(0.875 - 0.8)  # the lines fill one bin
     assert known.risk[0] == 0
     assert known.risk[-1] == pytest.approx(share, abs=0.02)
     assert known.coverage[-1] == 1
+
+
+def test_lines_with_nothing_to_translate_have_no_part_in_the_calibration() -> None:
+    """One URL in a test set must not hide the confidence of the model."""
+    sources = [*SOURCES, "https://a.b/c"]
+    known = stress(sources=sources, confidence=lambda text: None if "/" in text else 0.75).calibration
+    assert known is not None
+    assert (known.lines, known.mean_confidence, known.ece) == (64, 0.75, 0.25)
+    assert known.auroc_shuffled == 0.5
 
 
 def test_korean_sources_have_no_case_to_change() -> None:

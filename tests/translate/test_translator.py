@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,13 +146,39 @@ def test_a_long_text_is_split_and_never_cut(translator: mh.Translator) -> None:
     assert len(results.source_tokens) >= len(SUBWORDS.encode(text))
 
 
-def test_a_word_that_is_too_long_is_translated_with_a_warning(translator: mh.Translator) -> None:
+def test_a_long_word_that_is_no_language_is_copied(translator: mh.Translator) -> None:
+    word = "".join("abcdefghij"[n * n % 7] for n in range(60))
+    with pytest.warns(UserWarning, match=r"a sentence of \d+ tokens cannot be split.*is copied"):
+        results = translator.translate(f"I go home {word} today.", beam=1)
+    assert word in results.text
+    assert "long word copied" in results.notes
+    assert results.sentences == 2
+    with pytest.warns(UserWarning, match="is copied"):
+        results = translator.translate("나는집에간다" * 40, beam=1)  # not the script of the source
+    assert (results.text, results.sentences, results.confidence) == ("나는집에간다" * 40, 0, None)
+    assert results.notes == ["looks like Hangul, not en", "long word copied", "nothing to translate"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # text that is copied in any sentence is no long word
+        results = translator.translate("สวัสดีชาวโลก" * 9, beam=1)
+    assert "long word copied" not in results.notes
+
+
+def test_long_words_that_may_be_language_are_translated_with_a_warning(translator: mh.Translator) -> None:
+    korean = mh.Translator(
+        translator.engine, translator.subwords, {"source": "ko", "target": "en"}, max_length=40
+    )
+    unspaced = "나는오늘집에간다"
     with pytest.warns(UserWarning, match=r"a sentence of \d+ tokens cannot be split.*as it is"):
-        results = translator.translate("x" * 45, beam=1)
-    assert results.sentences == 1
+        results = korean.translate(unspaced * 6, beam=1)
+    assert (results.sentences, results.notes) == (1, [])
     with pytest.warns(UserWarning, match="in parts of words"):
-        results = translator.translate("x" * 2000, beam=1)
-    assert "".join(results.source_tokens).count("x") == 2000
+        results = korean.translate(unspaced * 200, beam=1)
+    assert results.sentences > 1
+    assert "".join(results.source_tokens).count("집에") == 200
+    with pytest.warns(UserWarning, match="as it is"):
+        tagged = translator.translate("<b>" + "home" * 12 + "</b>" + "read" * 12, beam=1)
+    assert tagged.sentences > 0
+    assert "long word copied" not in tagged.notes
 
 
 def test_learned_positions_are_never_exceeded(tmp_path: Path) -> None:
@@ -160,9 +187,12 @@ def test_learned_positions_are_never_exceeded(tmp_path: Path) -> None:
     assert translator.max_length == 20
     for result in translator.translate([", ".join(lines(9)), "I go home."]):
         assert result.text
+    korean = mh.Translator(
+        translator.engine, translator.subwords, {"source": "ko", "target": "en"}, max_length=20
+    )
     with pytest.warns(UserWarning, match="in parts of words"):
-        whole = translator.translate("x" * 45, beam=1)
-    assert "".join(whole.source_tokens).count("x") == 45
+        whole = korean.translate("집에" * 45, beam=1)
+    assert "".join(whole.source_tokens).replace("\u2581", "") == "집에" * 45
 
 
 def test_several_threads_may_translate_at_once(translator: mh.Translator) -> None:

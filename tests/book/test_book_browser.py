@@ -1,0 +1,107 @@
+"""The book in a browser, from the disk and without a network: widgets, search, both languages, phone, axe."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.browser import BrowserPages
+from support.source_tree import ROOT
+
+OpenPage = Callable[..., Any]
+CHAPTERS = sorted(path.name.removesuffix(".md") for path in (ROOT / "docs" / "book").glob("*.md"))
+PHONE = {"width": 360, "height": 740}
+SERIOUS = {"serious", "critical"}
+
+
+@pytest.fixture
+def open_page(pages: BrowserPages, site: Path) -> OpenPage:
+    def open_file(name: str, **settings: Any) -> Any:
+        page = pages.create(lambda url: url.startswith(("file:", "about:")), offline=True, **settings)
+        page.set_default_timeout(20_000)
+        page.goto((site / f"{name}.html").as_uri())
+        return page
+
+    return open_file
+
+
+def wait_for_widgets(page: Any) -> list[Any]:
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('[data-widget]')].every((n) => n.querySelector('table, svg'))"
+    )
+    return list(page.locator("[data-widget]").all())
+
+
+def read_output(widget: Any) -> str:
+    parts = widget.locator(".widget-summary, .widget-parts")
+    return "".join(parts.evaluate_all("nodes => nodes.map(n => n.outerHTML)"))
+
+
+def change(control: Any) -> None:
+    """Change a control as a reader would."""
+    match control.evaluate("node => node.type"):
+        case "range":
+            at_end = control.evaluate("node => node.value === node.max")
+            control.press("ArrowLeft" if at_end else "ArrowRight")
+        case "select-one":
+            count = control.evaluate("node => node.options.length")
+            index = control.evaluate("node => node.selectedIndex")
+            control.select_option(index=(index + 1) % count)
+        case _:
+            control.fill("We read a book at school.")
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_control_of_every_widget_changes_its_numbers(chapter: str, open_page: OpenPage) -> None:
+    page = open_page(f"book/{chapter}")
+    for widget in wait_for_widgets(page):
+        controls = widget.locator("input, select").all()
+        assert controls
+        for control in controls:
+            before = read_output(widget)
+            change(control)
+            after = read_output(widget)
+            name = widget.get_attribute("data-widget"), control.get_attribute("id")
+            assert before != after, name
+            assert "NaN" not in after, name
+            assert "undefined" not in after, name
+
+
+@pytest.mark.parametrize(("scheme", "expected"), [("light", "default"), ("dark", "slate")])
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_axe_finds_nothing_serious_and_a_phone_does_not_scroll_sideways(
+    chapter: str, scheme: str, expected: str, open_page: OpenPage
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = open_page(f"book/{chapter}", color_scheme=scheme, reduced_motion="reduce")
+    wait_for_widgets(page)
+    assert page.locator("body").get_attribute("data-md-color-scheme") == expected
+    options = {"resultTypes": ["violations"], "preload": False}  # from the disk nothing can be loaded
+    assert not [
+        (violation["id"], [node["target"] for node in violation["nodes"]][:3])
+        for violation in axe.Axe().run(page, options=options).response["violations"]
+        if violation["impact"] in SERIOUS
+    ]
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+@pytest.mark.parametrize(("name", "language"), [("index", "en"), ("index.ko", "ko")])
+@pytest.mark.parametrize(("query", "expected"), [("attention", "attention"), ("어텐션", "어텐션")])
+def test_the_search_finds_both_languages(
+    name: str, language: str, query: str, expected: str, open_page: OpenPage
+) -> None:
+    page = open_page(name)
+    assert page.locator("html").get_attribute("lang") == language
+    page.locator(".md-search__input").click()
+    page.keyboard.type(query)
+    result = page.locator(".md-search-result__item").first
+    result.wait_for(timeout=60_000)  # the index is built in the page
+    assert expected in result.inner_text().lower()
+
+
+def test_the_language_selector_leads_to_the_same_chapter(open_page: OpenPage) -> None:
+    page = open_page("book/02-attention")
+    links = page.locator(".md-select__link").evaluate_all("nodes => nodes.map(n => n.href.split('/').pop())")
+    assert links == ["02-attention.html", "02-attention.ko.html"]
