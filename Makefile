@@ -14,11 +14,11 @@ QUICK  := $(addprefix tests/contract/test_,imports.py source_style.py model_puri
 ORACLES := $(VENV)/.oracles
 TOOLS   := .venv-release
 CORE    := .venv-core
-CHECKED := src tests bench examples release
+CHECKED := src tests bench examples release website
 export PIP_CONSTRAINT := $(CURDIR)/$(CONSTRAINTS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo paper lint quick test test-all test-browser coverage bench soak docs dist smoke licenses sbom \
+.PHONY: help setup demo paper lint quick test test-all test-browser coverage bench soak docs reference dist smoke licenses sbom \
         lock lint-deployment replay release-check clean
 
 help:      ## list the targets
@@ -93,8 +93,14 @@ $(TOOLS)/.ready: release/tools.txt
 	PIP_CONSTRAINT= $(TOOLS)/bin/python -m pip install --quiet --requirement release/tools.txt
 	@touch $@
 
-docs: $(TOOLS)/.ready       ## the documents as web pages in build/docs
-	$(TOOLS)/bin/mkdocs build --quiet --strict
+# The widgets of the book run the model of the demo, unless BOOK_MODEL is another folder. Without it, the demo trains one.
+BOOK_MODEL ?= manyheads-demo/run/model
+docs: $(READY)       ## the documents and the book as web pages in build/docs; trains the demo's model if there is none
+	test -d $(BOOK_MODEL) || $(BIN)/manyheads demo
+	MANYHEADS_BOOK_MODEL=$(BOOK_MODEL) NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+reference: $(READY)  ## write the reference pages from the code: docs/configuration.md, configuration.ko.md, api.md
+	$(BIN)/python release/reference.py
 
 dist: $(TOOLS)/.ready       ## build and check the wheel and the source distribution in dist/
 	rm -rf dist

@@ -5,7 +5,8 @@
 
 Both data folders are prepared with the subwords of the model (subwords.reuse_from=run/model); scores are of
 their test sets. The share of the gain is relative to plain fine-tuning, which is always run. A run that is
-complete in --out is not repeated. Each run has its curve in --out/METHOD/adaptation.md.
+complete in --out is not trained again, and one that was stopped goes on. Each run has its curve in
+--out/METHOD/adaptation.md; --json has the results of each method as soon as they are known.
 """
 
 import statistics
@@ -144,13 +145,15 @@ def main() -> None:
         raise RequestError(f"--sentences is {arguments.sentences}, but must be at least 1")
     arguments.out.mkdir(parents=True, exist_ok=True)
     methods = [FINE_TUNING, *(method for method in arguments.only if method != FINE_TUNING)]
-    results = [measure(method, arguments) for method in methods]
     environment = report.measure_environment(arguments.device)
-    fine_tuned = results[0].outcome
     title = f"adaptation of {arguments.model} to {arguments.new}; BLEU, {environment}"
+    results: list[Result] = []
+    for method in methods:
+        results.append(measure(method, arguments))
+        rows = [result.to_json(results[0].outcome) for result in results]
+        report.write_json(arguments.json, title, environment, rows=rows)
+    fine_tuned = results[0].outcome
     report.print_table(title, COLUMNS, [result.format_row(fine_tuned) for result in results])
-    rows = [result.to_json(fine_tuned) for result in results]
-    report.write_json(arguments.json, title, environment, rows=rows)
 
 
 if __name__ == "__main__":

@@ -280,7 +280,11 @@ def measure_kills(num_kills: int) -> dict[str, int]:
 
 
 def measure_swap(rank: int = 32, repetitions: int = 12) -> dict[str, float]:
-    """Measure the CPU time to read, to merge and to use again an adapter of the base model, in one thread."""
+    """Measure the CPU time to read, to merge and to use again an adapter of the base model, in one thread.
+
+    With several threads, `with_adapter` merges in all of them. Their CPU time is not measured: where other
+    work shares the cores, it says as little about the time to wait as a clock does.
+    """
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = save_base_model(Path(name) / "model", rank)

@@ -239,7 +239,7 @@ def save_model(folder: Path, config: mh.TransformerConfig, seed: int) -> mh.Tran
     model = mh.Transformer(config).eval()
     text = ["the benchmark has ids and no text"] * 4
     subwords = SubwordTokenizer.train(
-        text, SubwordConfig(vocab_size=20, byte_fallback=False, copy_symbols=False)
+        text, SubwordConfig(vocab_size=20, byte_fallback=False, copy_symbols=False, term_symbols=False)
     )
     checkpoint.save(
         folder,

@@ -2,15 +2,17 @@
 
 python bench/judge.py train.en.xz train.de.xz --foreign train.fr.xz --pairs 20000 --rates 0.1 0.3
 python bench/judge.py train.en.xz train.de.xz --foreign train.fr.xz --pairs 200000 --rates 0.3 \
-    --test test.en.xz test.de.xz --steps 20000 --preset small
+    --test test.en.xz test.de.xz --steps 20000 --preset small --out judge-recovery --json result.json
 
 With --test, models are trained on the clean, the damaged and the kept pairs, and the share of the lost BLEU
-that judging recovers is printed.
+that judging recovers is printed. With --out, what is complete there is not computed again, and a training
+that was stopped goes on; --json has the results of each rate as soon as they are known.
 """
 
 import argparse
 import json
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +32,7 @@ from manyheads.text.input_files import open_input, strip_compression_suffix
 
 GOOD = "good"
 SHORT_WORDS = 5  # of a source that is short
+BOOTSTRAP_SAMPLES = 1000
 NOISE = "abcdefghijklmnopqrstuvwxyz      .,0123#%"
 Pair = tuple[str, str]
 
@@ -153,56 +156,90 @@ def evaluate_scores(
 
 def train_and_score(
     recipe: Recipe, folder: Path, test: tuple[list[str], list[str]], arguments: argparse.Namespace
-) -> float:
-    """Prepare, train and return the BLEU of the test set."""
+) -> dict[str, Any]:
+    """Prepare, train and return the BLEU of the test set; what is complete in the folder is kept."""
     from manyheads.data.prepare import prepare
-    from manyheads.evaluate.bleu import greedy_bleu
+    from manyheads.data.store import Store
+    from manyheads.evaluate.bleu import bleu_and_length_ratio, bleu_tokenizer
     from manyheads.loading import load
     from manyheads.presets import get_preset
     from manyheads.train.run import train
 
-    prepare(recipe.override([f"subwords.vocab_size={arguments.vocab_size}"]), folder / "data")
+    if (folder / "bleu.json").exists():
+        return dict(json.loads((folder / "bleu.json").read_text()))
+    if (folder / "data").exists():
+        Store.open(folder / "data")
+    else:
+        prepare(recipe.override([f"subwords.vocab_size={arguments.vocab_size}"]), folder / "data")
     config = get_preset(arguments.preset)
-    training = replace(config.train, steps=arguments.steps, warmup=min(4000, arguments.steps // 4))
+    training = replace(config.train, steps=arguments.steps, warmup=min(4000, max(1, arguments.steps // 4)))
     data = DataConfig(folder=str(folder / "data"), batch_tokens=arguments.batch_tokens)
-    train(replace(config, train=training, data=data), folder / "run", device=arguments.device)
-    score, _ = greedy_bleu(load(folder / "run" / "model", device=arguments.device), *test)
-    return score.value
+    config = replace(config, train=training, data=data).override(arguments.set)
+    if train(config, folder / "run", device=arguments.device) == "stopped":
+        raise KeyboardInterrupt
+    translator = load(folder / "run" / "model", device=arguments.device)
+    hypotheses = [result.text for result in translator.translate(test[0], beam=1, split=False)]
+    tokenizer = bleu_tokenizer(translator.target_language)
+    score = bleu_and_length_ratio(hypotheses, [test[1]], tokenizer, BOOTSTRAP_SAMPLES)[0]
+    result = {"bleu": score.value, "margin_of_error": score.margin_of_error, "signature": score.signature}
+    write_result(folder / "bleu.json", result)
+    return result
 
 
 def measure_recovery(
-    pairs: dict[str, list[Pair]], judged: Path, languages: Pair, folder: Path, arguments: argparse.Namespace
-) -> dict[str, float]:
-    """Train on clean, damaged and kept pairs, and return their BLEU and the share of the loss recovered."""
+    pairs: list[Pair], out: Path, languages: Pair, rate: float, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Train on clean, damaged and kept pairs, and return their BLEU and the share of the loss recovered.
+
+    The clean pairs are the same at every rate, and trained on once.
+    """
     test = read_text(arguments.test[0], None), read_text(arguments.test[1], None)
-    bleu = {}
-    for name, listed in pairs.items():
-        files = [folder / f"{name}.{language}" for language in languages]
-        write_pairs(listed, files)
-        bleu[name] = train_and_score(make_recipe(files, languages), folder / name, test, arguments)
-    recipe = make_recipe([folder / f"train.{language}" for language in languages], languages)
-    kept = replace(recipe, clean=replace(recipe.clean, judged=str(judged)))
-    bleu["kept"] = train_and_score(kept, folder / "kept", test, arguments)
-    bleu["recovered"] = (bleu["kept"] - bleu["damaged"]) / max(1e-9, bleu["clean"] - bleu["damaged"])
-    return bleu
+    folder = out / f"{rate}"
+    clean, damaged = ([own / f"train.{language}" for language in languages] for own in (out, folder))
+    write_pairs(pairs, clean)
+    recipe = make_recipe(damaged, languages)
+    kept = replace(recipe, clean=replace(recipe.clean, judged=str(folder / "judged")))
+    scores = {
+        "clean": train_and_score(make_recipe(clean, languages), out / "clean", test, arguments),
+        "damaged": train_and_score(recipe, folder / "damaged", test, arguments),
+        "kept": train_and_score(kept, folder / "kept", test, arguments),
+    }
+    lost, regained = (scores[name]["bleu"] - scores["damaged"]["bleu"] for name in ("clean", "kept"))
+    return {**scores, "lost": lost, "recovered": regained / lost if lost > 0 else None}
 
 
 def measure_rate(
-    pairs: list[Pair], foreign: list[str], rate: float, languages: Pair, arguments: argparse.Namespace
+    pairs: list[Pair],
+    foreign: list[str],
+    rate: float,
+    languages: Pair,
+    out: Path,
+    arguments: argparse.Namespace,
 ) -> dict[str, Any]:
+    """Judge the pairs with a share of them damaged, and train models if there is a test set."""
     damaged, labels = damage_pairs(pairs, foreign, rate, arguments.seed)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    folder = out / f"{rate}"
+    folder.mkdir(exist_ok=True)
+    if not (folder / "judged.json").exists():
         files = [folder / f"train.{language}" for language in languages]
         write_pairs(damaged, files)
+        shutil.rmtree(folder / "judged", ignore_errors=True)
         start = time.perf_counter()
         scores = run_judge(files, languages, folder / "judged", len(pairs))
         seconds = time.perf_counter() - start
-        result = {"rate": rate, "seconds": seconds, **evaluate_scores(scores, labels, pairs, rate)}
-        if arguments.test:
-            listed = {"clean": pairs, "damaged": damaged}
-            result["bleu"] = measure_recovery(listed, folder / "judged", languages, folder, arguments)
+        evaluated = evaluate_scores(scores, labels, pairs, rate)
+        write_result(folder / "judged.json", {"rate": rate, "seconds": seconds, **evaluated})
+    result = dict(json.loads((folder / "judged.json").read_text()))
+    if arguments.test:
+        result["bleu"] = measure_recovery(pairs, out, languages, rate, arguments)
     return result
+
+
+def write_result(file: Path, result: Any) -> None:
+    """Write JSON, complete or not at all."""
+    part = file.with_name(f".{file.name}.part")
+    part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    part.replace(file)
 
 
 def main() -> None:
@@ -220,16 +257,28 @@ def main() -> None:
     parser.add_argument("--preset", default="small")
     parser.add_argument("--vocab-size", type=int, default=16_000)
     parser.add_argument("--batch-tokens", type=int, default=8_000)
+    parser.add_argument("--set", nargs="*", default=[], metavar="SECTION.KEY=VALUE", help="keys of all runs")
+    parser.add_argument("--out", type=Path, help="folder for texts and runs; by default they are not kept")
+    parser.add_argument("--json", type=Path, help="file for the results")
     parser.add_argument("--device")
     arguments = parser.parse_args()
     languages = [strip_compression_suffix(file).suffix[1:] for file in arguments.files]
     sides = [read_text(file, arguments.pairs, arguments.skip) for file in arguments.files]
     pairs = list(zip(*sides, strict=True))
     foreign = read_text(arguments.foreign, None)
-    for rate in arguments.rates:
-        result = measure_rate(pairs, foreign, rate, (languages[0], languages[1]), arguments)
-        print(json.dumps(result, indent=1), flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        out = arguments.out or Path(temporary)
+        out.mkdir(parents=True, exist_ok=True)
+        results = []
+        for rate in arguments.rates:
+            results.append(measure_rate(pairs, foreign, rate, (languages[0], languages[1]), out, arguments))
+            print(json.dumps(results[-1], indent=1), flush=True)
+            if arguments.json:
+                write_result(arguments.json, results)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("judge.py: stopped; the same command goes on") from None

@@ -30,6 +30,7 @@ from training_system import LEARNING_RATE, TRAIN, TrainingSystem
 from workload import MAX_LENGTH, WorkloadBatch
 
 MAX_SENTENCE = round_up(MAX_LENGTH + 1, 128)  # a tile of attention holds every sentence
+MAX_POSITIONS = 512
 FILLER_LENGTH = 64
 MIN_FILLER_TOKENS = 32  # on each side, so that no filler is empty
 BLOCK = 128  # tokens of a block of FlexAttention
@@ -79,7 +80,10 @@ class PackedBatch:
     block_tables: list[Tensor]  # of FlexAttention: encoder, decoder, cross; counts and indices of each
 
     @classmethod
-    def of(cls, batch: WorkloadBatch, shape: "BatchShape", flex: bool) -> "PackedBatch":
+    def of(
+        cls, batch: WorkloadBatch, shape: "BatchShape", flex: bool, forward_passes: int = 1
+    ) -> "PackedBatch":
+        """Pack a batch. Of two forward passes (R-Drop), the second follows the first on each side."""
         sizes = shape.source, shape.target
         lengths = [np.array([len(sentence) for sentence in side]) for side in (batch.sources, batch.labels)]
         missing = [size - own.sum() for size, own in zip(sizes, lengths, strict=True)]
@@ -88,12 +92,15 @@ class PackedBatch:
             np.concatenate((own, (np.arange(fillers) + lack) // fillers))  # sums up to what is missing
             for own, lack in zip(lengths, missing, strict=True)
         ]
-        source, target = (make_side(own, shape.sentences) for own in lengths)
-        tokens = np.zeros(sum(sizes), np.int64)
-        tokens[: batch.source_tokens] = np.concatenate(batch.sources)
-        tokens[sizes[0] : sizes[0] + batch.target_tokens] = np.concatenate(batch.inputs)
-        labels = np.full(sizes[1], IGNORED)
-        labels[: batch.target_tokens] = np.concatenate(batch.labels)
+        source, target = (
+            make_side(np.tile(own, forward_passes), forward_passes * shape.sentences) for own in lengths
+        )
+        sides = [np.zeros(sizes[0], np.int64), np.zeros(sizes[1], np.int64), np.full(sizes[1], IGNORED)]
+        for side, sentences in zip(sides, (batch.sources, batch.inputs, batch.labels), strict=True):
+            joined = np.concatenate(sentences)
+            side[: len(joined)] = joined
+        repeated = [np.tile(side, forward_passes) for side in sides]
+        tokens, labels = np.concatenate(repeated[:2]), repeated[2]
         pairs = [(source, source, False), (target, target, True), (target, source, False)]
         tables = [table for pair in pairs for table in make_block_table(*pair)] if flex else []
         scale = torch.tensor(1 / batch.target_tokens)
@@ -321,10 +328,12 @@ class PackedTransformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.keys_values = nn.Linear(config.d_model, config.decoder_layers * 2 * config.d_model)
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        table = sinusoidal_encoding(torch.arange(MAX_SENTENCE), config.d_model).float()
+        table = sinusoidal_encoding(torch.arange(MAX_POSITIONS), config.d_model).float()
         self.register_buffer("positions", table)
         self.embed: Callable[..., tuple[Tensor, Tensor]] = embed_tokens
         self.compute_loss: Callable[..., tuple[Tensor, Tensor]] = compute_loss_and_gradient
+        if train.r_drop:
+            self.compute_loss = partial(compute_r_drop_loss_and_gradient, r_drop=train.r_drop)
         nn.init.normal_(self.embedding, std=config.d_model**-0.5)
         for name, parameter in self.named_parameters():
             if name.endswith("weight") and parameter.dim() == 2:
@@ -356,7 +365,7 @@ class PackedTransformer(nn.Module):
             for layer in layers:
                 layer.forward = compiled.__get__(layer)
         self.embed = compile_static(embed_tokens)
-        self.compute_loss = compile_static(compute_loss_and_gradient)
+        self.compute_loss = compile_static(self.compute_loss)
 
 
 def embed_tokens(
@@ -388,6 +397,25 @@ def compute_loss_and_gradient(
     gradient = (logits - normalizer).exp() - share - torch.where(hits, 1 - smoothing, 0.0)
     weight = is_real[:, None] * scale
     return (losses * weight).sum(), (gradient * weight).to(logits_TV.dtype)
+
+
+def compute_r_drop_loss_and_gradient(
+    logits_TV: Tensor, labels_T: Tensor, scale: Tensor, smoothing: float, r_drop: float
+) -> tuple[Tensor, Tensor]:
+    """As above for two forward passes, the second after the first, with the divergence of R-Drop.
+
+    The loss is the mean of both, plus r_drop times the mean of KL(p|q) and KL(q|p) (manyheads/train/loss.py).
+    """
+    loss, gradient_TV = compute_loss_and_gradient(logits_TV, labels_T, scale / 2, smoothing)
+    log_p_TV = logits_TV.float().log_softmax(1)
+    log_q_TV = log_p_TV.roll(len(labels_T) // 2, 0)
+    p_TV, q_TV = log_p_TV.exp(), log_q_TV.exp()
+    ratio_TV = log_p_TV - log_q_TV
+    divergence_T1 = (p_TV * ratio_TV).sum(1, keepdim=True)
+    weight_T1 = (labels_T != IGNORED)[:, None] * (r_drop * scale / 2)
+    change_TV = p_TV * (ratio_TV - divergence_T1) + p_TV - q_TV
+    total = loss + (weight_T1 * divergence_T1).sum()
+    return total, gradient_TV + (weight_T1 * change_TV).to(gradient_TV.dtype)
 
 
 class ProjectedLoss(torch.autograd.Function):
@@ -422,19 +450,22 @@ class ProjectedLoss(torch.autograd.Function):
 class PackedSystem(TrainingSystem):
     """The model, its float32 weights and the graphs of its step."""
 
-    def __init__(self, attention: str, config: mh.TransformerConfig, device: str) -> None:
+    def __init__(
+        self, attention: str, config: mh.TransformerConfig, device: str, train: mh.TrainConfig = TRAIN
+    ) -> None:
+        self.forward_passes = train.forward_passes
         self.device, self.on_gpu = device, device == "cuda"
         self.attention = attention if self.on_gpu else "dense"
         kinds = {"varlen": "varlen_attn", "flex": "FlexAttention", "dense": "dense attention"}
         self.note = kinds[self.attention]
         self.dtype = torch.bfloat16 if self.on_gpu else torch.float32
-        self.model = PackedTransformer(config, TRAIN, self.attention).to(device).train()
+        self.model = PackedTransformer(config, train, self.attention).to(device).train()
         self.make_master_weights()
         self.adam = torch.optim.Adam(
             self.masters,
             lr=torch.tensor(LEARNING_RATE, device=device),
-            betas=(TRAIN.beta1, TRAIN.beta2),
-            eps=TRAIN.epsilon,
+            betas=(train.beta1, train.beta2),
+            eps=train.epsilon,
             fused=True,
             capturable=self.on_gpu,
         )
@@ -492,7 +523,7 @@ class PackedSystem(TrainingSystem):
 
     def prepare(self, batch: WorkloadBatch) -> PackedBatch:
         shape = self.shape or BatchShape.for_batches([batch])
-        packed = PackedBatch.of(batch, shape, self.attention == "flex")
+        packed = PackedBatch.of(batch, shape, self.attention == "flex", self.forward_passes)
         return PackedBatch.from_tensors([tensor.to(self.device) for tensor in packed.tensors])
 
     def step(self, batch: PackedBatch) -> None:

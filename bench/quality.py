@@ -1,6 +1,8 @@
-"""Translation quality after a short training: a recipe of runs/ trained for some seconds; ours and Marian.
+"""Translation quality after a short training: a recipe of runs/ trained for some seconds; ours and peers.
 
     python bench/quality.py multi30k --data multi30k/data --seconds 60 --peer --json result.json
+    python bench/quality.py multi30k --data multi30k/data --seconds 60 --only "PyTorch without padding" \
+        --test multi30k/test_2017_flickr.en multi30k/test_2017_flickr.de
     python bench/quality.py koen --data koen/data --seconds 150 --set train.warmup=1000 --out koen-run
 
 Ours is `manyheads train` and `manyheads evaluate`: the recipe with the given seconds, then the test set of
@@ -11,8 +13,10 @@ checkpoints from the last fifth of its time or the last one, whichever has the l
 always post-norm; `--peer-set` overrides its settings. On a GPU it is measured eager and compiled (on a CPU by
 `--only`). Seconds are those of training: ours include compiling kernels, the first subword segmentations,
 validations and checkpoints; the peer is compiled and warmed up before. All three, 60 seconds each, take about
-five minutes on an H200. Each recipe states how to prepare its data; the peer needs `pip install
-'.[huggingface]'`.
+five minutes on an H200. "PyTorch without padding" has the whole recipe, R-Drop included, and a warm-up of the
+same share of its own steps (bench/packed_training.py); it is run only if --only names it. With --test another
+test set is measured too, and stands first: one that no setting was chosen on. Each recipe states how to
+prepare its data; Marian needs `pip install '.[huggingface]'`.
 """
 
 import argparse
@@ -31,6 +35,7 @@ from manyheads.evaluate.report import Evaluation, evaluate
 from manyheads.train.log import LOG_FILE, read_log
 from manyheads.train.run import train
 from manyheads.train.train_state import read_progress
+from packed_training import PACKED, PackedTraining
 from peer_training import COMPILED, PEER, PeerTraining, TrainedSystem, compute_valid_loss
 
 OURS = "manyheads"
@@ -51,7 +56,8 @@ class Row:
     model: str
     compiled: int
     valid_loss: float | None  # per subword, unsmoothed
-    evaluation: Evaluation
+    evaluation: Evaluation  # of the test set of the data folder
+    other: Evaluation | None = None  # of --test
 
 
 # ---- ours
@@ -80,7 +86,10 @@ def train_ours(config: mh.Config, run: Path, device: str) -> TrainedSystem:
 # ---- evaluation
 
 
-def evaluate_system(trained: TrainedSystem, store: Store) -> Row:
+Texts = tuple[list[str], list[str]]
+
+
+def evaluate_system(trained: TrainedSystem, store: Store, other: Texts | None = None) -> Row:
     sources, references = store.read_text("test")
     report.log(f"{trained.system}: {trained.steps:,} steps in {trained.seconds:.1f} s; now translating")
     return Row(
@@ -92,11 +101,31 @@ def evaluate_system(trained: TrainedSystem, store: Store) -> Row:
         trained.model,
         trained.compiled,
         compute_valid_loss(trained.translator, store),
-        evaluate(trained.translator, sources, [references], bootstrap_samples=0, num_worst=0, beam=BEAM),
+        evaluate_texts(trained.translator, sources, references),
+        evaluate_texts(trained.translator, *other) if other else None,
     )
 
 
-COLUMNS = ("system", "seconds", "steps", "tokens/s", "valid loss", "BLEU", "chrF", "paper's BLEU", "model")
+def evaluate_texts(translator: mh.Translator, sources: list[str], references: list[str]) -> Evaluation:
+    return evaluate(translator, sources, [references], bootstrap_samples=1000, num_worst=0, beam=BEAM)
+
+
+def read_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+COLUMNS = (
+    "system",
+    "seconds",
+    "steps",
+    "tokens/s",
+    "valid loss",
+    "BLEU of --test",
+    "BLEU",
+    "chrF",
+    "paper's BLEU",
+    "model",
+)
 
 
 def format_row(row: Row) -> tuple[str, ...]:
@@ -106,17 +135,28 @@ def format_row(row: Row) -> tuple[str, ...]:
         f"{row.steps:,}",
         f"{row.tokens_per_second:,.0f}",
         "" if row.valid_loss is None else f"{row.valid_loss:.3f}",
-        *(f"{score.value:.2f}" for score in row.evaluation.scores),
+        format_bleu(row.other),
+        format_bleu(row.evaluation),
+        *(f"{score.value:.2f}" for score in row.evaluation.scores[1:]),
         row.model + (f"; {row.compiled} programs compiled during training" if row.compiled else ""),
     )
 
 
+def format_bleu(evaluation: Evaluation | None) -> str:
+    """Format BLEU with the margin of a bootstrap over sentences."""
+    if evaluation is None:
+        return ""
+    score = evaluation.scores[0]
+    return f"{score.value:.2f}" + ("" if score.margin_of_error is None else f" ± {score.margin_of_error:.2f}")
+
+
 def to_json(row: Row) -> dict[str, Any]:
-    numbers = {key: value for key, value in asdict(row).items() if key != "evaluation"}
+    numbers = {key: value for key, value in asdict(row).items() if key not in ("evaluation", "other")}
     evaluation = row.evaluation
     scores = [asdict(score) for score in evaluation.scores]
     return numbers | {
         "scores": scores,
+        "other_scores": [asdict(score) for score in row.other.scores] if row.other else None,
         "test_perplexity": evaluation.perplexity,
         "length_ratio": evaluation.length_ratio,
         "engine": evaluation.engine,
@@ -148,6 +188,9 @@ def parse_arguments() -> argparse.Namespace:
             metavar="SECTION.KEY=VALUE",
             help=f"override a key for {systems}",
         )
+    parser.add_argument(
+        "--test", type=Path, nargs=2, metavar=("SOURCE", "REFERENCE"), help="another test set, reported first"
+    )
     parser.add_argument("--out", type=Path, help="keep our run in this folder")
     arguments = parser.parse_args()
     arguments.systems = select_systems(arguments)
@@ -164,9 +207,10 @@ def select_systems(arguments: argparse.Namespace) -> list[str]:
     """Return the selected systems; on a CPU the compiled peer only if --only names it."""
     if not (arguments.peer or arguments.only):
         return [OURS]
-    available = (OURS, PEER, COMPILED) if arguments.device == "cuda" or arguments.only else (OURS, PEER)
+    available = [OURS, PEER, *([COMPILED] if arguments.device == "cuda" or arguments.only else [])]
+    available += [PACKED] if arguments.only else []
     selected = report.select_systems(available, arguments.only)
-    if selected != [OURS] and not report.get_version("transformers"):
+    if {PEER, COMPILED} & {*selected} and not report.get_version("transformers"):
         raise RequestError("the peer needs transformers: pip install '.[huggingface]'")
     return selected
 
@@ -191,15 +235,18 @@ def main() -> None:
     config = load_recipe(arguments)
     peer_config = config.override(["model.norm=post", *arguments.peer_set])  # Marian supports no other
     store = Store.open(config.data.folder)
+    other = (read_lines(arguments.test[0]), read_lines(arguments.test[1])) if arguments.test else None
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         for system in arguments.systems:
             if system == OURS:
                 trained = train_ours(config, arguments.out or Path(folder) / "run", arguments.device)
+            elif system == PACKED:
+                trained = PackedTraining(peer_config, arguments.device).train(arguments.seconds)
             else:
                 peer = PeerTraining(peer_config, arguments.device, compiled=system == COMPILED)
                 trained = peer.train(arguments.seconds)
-            rows.append(evaluate_system(trained, store))
+            rows.append(evaluate_system(trained, store, other))
     environment, examples = report.measure_environment(arguments.device), select_examples(rows, store)
     title = (
         f"{arguments.recipe}, {store.source_language} to {store.target_language}, "

@@ -28,26 +28,27 @@ from manyheads.look.training_walk import compare_checkpoints
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-CLAUSES = "The girl believes that the cook wants to meet the boy."
-GIFTS = "He gave her her postcard, and the boy gave her a stamp."
-PARAGRAPH = "The kind teacher who likes Mina wants to go to the market.\nHe gave her her postcard."
+MEETING = "The happy farmer met Martin in the hospital."
+MEAL = "Paul and the doctor will eat the sandwich in an hour."
+NUM_COLORS = 256
+PARAGRAPH = f"{MEETING}\n{MEAL}"
 
 
 def take_look_screenshots(browser: Any, translator: mh.Translator, out: Path) -> None:
     """The attention page as it opens: on a desktop in English, and on a phone in Korean and in dark mode."""
     with tempfile.TemporaryDirectory() as folder:
-        page = open_attention(browser, translator, CLAUSES, Path(folder) / "clauses.html")
+        page = open_attention(browser, translator, MEETING, Path(folder) / "page.html")
         page.screenshot(path=out / "look-page.png")
         phone = {"viewport": {"width": 390, "height": 844}, "locale": "ko-KR", "color_scheme": "dark"}
         touch = {"has_touch": True, "is_mobile": True}
-        page = open_attention(browser, translator, CLAUSES, Path(folder) / "phone.html", **phone, **touch)
+        page = open_attention(browser, translator, MEETING, Path(folder) / "phone.html", **phone, **touch)
         page.screenshot(path=out / "look-phone.png", full_page=True)
 
 
 def take_walk_screenshot(browser: Any, translator: mh.Translator, out: Path) -> None:
     """The softmax of cross-attention in the last layer, with the second token."""
     with tempfile.TemporaryDirectory() as folder:
-        path = write_walk_page(walk_model(translator, CLAUSES), Path(folder) / "walk.html")
+        path = write_walk_page(walk_model(translator, MEETING), Path(folder) / "walk.html")
         page = browser.new_context(viewport={"width": 1360, "height": 800}, locale="en-US").new_page()
         page.goto(path.as_uri())
         page.wait_for_selector(".walk .panel")
@@ -64,12 +65,12 @@ def take_live_screenshots(browser: Any, model: Path, out: Path) -> None:
     phone = {"viewport": {"width": 390, "height": 844}, "locale": "ko-KR", "color_scheme": "dark"}
     desktop = {"viewport": {"width": 1180, "height": 900}, "locale": "en-US"}
     with tempfile.TemporaryDirectory() as folder:
-        path = write_live_page(build_live_data(model, text=GIFTS), Path(folder) / "live.html")
+        path = write_live_page(build_live_data(model, text=MEAL), Path(folder) / "live.html")
         for name, settings in (("look-live.png", desktop), ("look-live-phone.png", phone)):
             page = browser.new_context(**settings).new_page()
             page.goto(path.as_uri())
             page.wait_for_selector(".picture .token")
-            for text in (CLAUSES, GIFTS):  # the first translation also compiles the program
+            for text in (MEETING, MEAL):  # the first translation also compiles the program
                 page.fill("textarea", text)
                 page.wait_for_timeout(2000)
             if settings is phone:
@@ -90,27 +91,22 @@ def take_live_screenshots(browser: Any, model: Path, out: Path) -> None:
         page.screenshot(path=out / "look-live-walk.png")
 
 
-def take_training_screenshots(browser: Any, run: Path, out: Path) -> None:
-    """The alignment of one sentence at an early and at the last step of a run with snapshots."""
+def take_training_screenshot(browser: Any, run: Path, out: Path) -> None:
+    """The attention of one sentence at an early step of a run with snapshots."""
     with tempfile.TemporaryDirectory() as folder:
-        path = write_page(compare_checkpoints(run, CLAUSES, device="cpu"), Path(folder) / "training.html")
-        page = browser.new_context(viewport={"width": 1240, "height": 860}, locale="en-US").new_page()
+        path = write_page(compare_checkpoints(run, MEETING, device="cpu"), Path(folder) / "training.html")
+        page = browser.new_context(viewport={"width": 1240, "height": 820}, locale="en-US").new_page()
         page.goto(path.as_uri())
         page.wait_for_selector(".look .controls")
-        for name, step in (("look-training-early.png", 3), ("look-training-late.png", 99)):
-            page.locator("[name=snapshot]").fill(str(min(step, count_snapshots(page))))
-            page.wait_for_timeout(500)
-            page.screenshot(path=out / name)
-
-
-def count_snapshots(page: Any) -> int:
-    return int(page.locator("[name=snapshot]").get_attribute("max"))
+        page.locator("[name=snapshot]").fill("3")
+        page.wait_for_timeout(500)
+        page.screenshot(path=out / "look-training.png")
 
 
 def open_attention(browser: Any, translator: mh.Translator, source: str, path: Path, **settings: Any) -> Any:
     attention, target = translator.attention(source), translator.translate(source).text
     write_page(build_attention_data(attention, source=source, target=target, name="Manyheads"), path)
-    desktop = {"viewport": {"width": 1240, "height": 860}, "locale": "en-US"}
+    desktop = {"viewport": {"width": 1240, "height": 820}, "locale": "en-US"}
     page = browser.new_context(**{**desktop, **settings}).new_page()
     page.goto(path.as_uri())
     page.wait_for_selector(".look .controls")
@@ -120,7 +116,7 @@ def open_attention(browser: Any, translator: mh.Translator, source: str, path: P
 
 def take_server_screenshots(browser: Any, url: str, out: Path) -> None:
     """A translated text with one word pointed at; and the softmax of one head, in dark mode."""
-    page = browser.new_context(viewport={"width": 1000, "height": 700}, locale="en-US").new_page()
+    page = browser.new_context(viewport={"width": 1180, "height": 820}, locale="en-US").new_page()
     page.goto(f"{url}/#translate")
     page.fill("textarea", PARAGRAPH)
     page.get_by_text("Translated.", exact=True).wait_for()
@@ -149,6 +145,15 @@ def take_curves_screenshot(browser: Any, url: str, out: Path) -> None:
     page.locator("[data-curve=loss] svg").hover()
     page.wait_for_timeout(300)
     page.screenshot(path=out / "serve-training.png")
+
+
+def reduce_colors(path: Path) -> None:
+    """Store a picture with 256 colors, in a third of the bytes."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        if image.mode != "P":
+            image.convert("RGB").quantize(NUM_COLORS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 @contextmanager
@@ -183,9 +188,11 @@ def main() -> None:
         take_live_screenshots(browser, arguments.model, arguments.out)
         take_server_screenshots(browser, url, arguments.out)
         if arguments.run:
-            take_training_screenshots(browser, arguments.run[0], arguments.out)
+            take_training_screenshot(browser, arguments.run[0], arguments.out)
             take_curves_screenshot(browser, url, arguments.out)
         browser.close()
+    for path in [*arguments.out.glob("look-*.png"), *arguments.out.glob("serve-*.png")]:
+        reduce_colors(path)
 
 
 if __name__ == "__main__":

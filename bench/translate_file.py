@@ -161,6 +161,7 @@ def compare_texts(
         arguments.comparisons.append({"reference": name, "beam": beam, "lines": count, "same": same})
         report.log(f"beam {beam}: {same:,} of the first {count:,} lines are the same as those of {name}")
     if arguments.keep and ours:
+        arguments.keep.mkdir(parents=True, exist_ok=True)
         path = arguments.keep / f"beam{beam}.txt"
         path.write_text("".join(f"{line}\n" for line in outputs[COMMAND, beam]), encoding="utf-8")
 

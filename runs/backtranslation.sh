@@ -12,9 +12,14 @@
 #   SOURCE=en TARGET=de      the languages
 #   RECIPE=europarl          sizes and schedule, a file of runs/
 #   CHANGES="..."            keys of all runs, such as train.seconds=600
+#   LATER_CHANGES="..."      keys of the runs with synthetic text besides, such as train.seconds=1200
 #   VOCAB=16000              subwords of each direction
 #   WEIGHT=1 REAL_WEIGHT=1   how often an epoch reads a synthetic pair and, beside those, a real one
 #   METHOD=beam MIN=0.2      how synthetic text is made, and the least confidence; empty: no filter
+#   OPTIONS="--beam 1"       further options of `manyheads backtranslate`
+#
+# OUT/result-1.json and result-2.json have the scores of both rounds, with confidence intervals, beside round 0. The
+# same call goes on with what was stopped: SIGTERM ends a step with exit code 75.
 set -e
 OUT=${1:?"give a folder for the runs"}
 SOURCE=${SOURCE:-en} TARGET=${TARGET:-de} RECIPE=${RECIPE:-europarl} VOCAB=${VOCAB:-16000} WEIGHT=${WEIGHT:-1}
@@ -40,12 +45,13 @@ train() {  # ROUND FROM INTO [SYNTHETIC]
     data=$OUT/$2-$3.$1-data
     [ -d "$data" ] || { write_recipe "$data" "$2" "$3" "$4" && manyheads prepare "$data" --recipe "$data.toml"; }
     # shellcheck disable=SC2086
-    manyheads train "$HERE/$RECIPE.toml" data.folder="$data" $CHANGES --out "$OUT/$2-$3.$1"
+    manyheads train "$HERE/$RECIPE.toml" data.folder="$data" $CHANGES ${4:+$LATER_CHANGES} --out "$OUT/$2-$3.$1"
 }
 
 backtranslate() {  # ROUND FROM INTO MONO: pairs for the model from INTO to FROM
+    # shellcheck disable=SC2086
     manyheads backtranslate "$OUT/$2-$3.$1/model" "$4" --out "$OUT/bt-$3-$2.$1" --method "$METHOD" \
-        ${MIN:+--min-confidence "$MIN"}
+        ${MIN:+--min-confidence "$MIN"} $OPTIONS
 }
 
 synthetic() {  # ROUND FROM INTO MONO: the file that `backtranslate` has written for the model from FROM to INTO
@@ -65,6 +71,8 @@ if [ -n "$SOURCE_MONO" ]; then
     last=2
 fi
 for round in $(seq 1 $last); do
-    manyheads evaluate "$OUT/$SOURCE-$TARGET.$round/model" "$TEST.$SOURCE" "$TEST.$TARGET" --worst 0 \
-        --baseline "$OUT/$SOURCE-$TARGET.0/model"
+    result=$OUT/result-$round.json
+    [ -s "$result" ] || { manyheads evaluate "$OUT/$SOURCE-$TARGET.$round/model" "$TEST.$SOURCE" "$TEST.$TARGET" \
+        --worst 0 --baseline "$OUT/$SOURCE-$TARGET.0/model" --json > "$result.part" && mv "$result.part" "$result"; }
+    cat "$result"
 done
