@@ -15,6 +15,7 @@ from manyheads.pipeline.jobs import TextJob
 CHUNK_TEXTS, CHUNK_CHARACTERS = 256, 1 << 20  # prepared at once
 MAX_HELD_CHARACTERS = 1 << 26
 PATIENCE_SECONDS = 0.02  # for which results may wait for more texts to be read
+SIGNAL_SECONDS = 0.1  # a signal that comes just before the main thread blocks is handled when it wakes up
 JOIN_SECONDS = 0.2  # a reader that is blocked by the caller's iterable for longer is left behind
 
 
@@ -65,12 +66,12 @@ class BackgroundPreparation:
                 if self.has_prepared_all:
                     return []
                 if self.is_preparing or self.lines:
-                    self.changed.wait()
+                    self.changed.wait(SIGNAL_SECONDS)
                     continue
                 if self.is_reader_waiting or (is_urgent and self.patience <= 0):
                     return []
                 start = time.monotonic()
-                self.changed.wait(self.patience if is_urgent else None)
+                self.changed.wait(min(self.patience, SIGNAL_SECONDS) if is_urgent else SIGNAL_SECONDS)
                 self.patience -= time.monotonic() - start
             return self.chunks.popleft()
 
