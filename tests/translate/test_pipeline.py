@@ -302,6 +302,32 @@ def check_conversation(process: "subprocess.Popen[bytes]") -> None:
     assert b"Traceback" not in process.stderr.read()
 
 
+def test_an_interrupt_that_comes_before_the_wait_for_text_is_not_missed() -> None:
+    # Python handles a signal when the main thread wakes up: it must never wait for text without a limit.
+    is_readable, timeouts = threading.Event(), []
+
+    def block_then_read() -> Iterator[str]:
+        is_readable.wait()
+        yield "I go home."
+
+    preparation = background.BackgroundPreparation(block_then_read(), lambda texts: [None], 4)  # type: ignore[list-item]
+    wait, caller = preparation.changed.wait, threading.current_thread()
+
+    def record_wait(timeout: float | None = None) -> bool:
+        if threading.current_thread() is caller:
+            timeouts.append(timeout)
+            if timeout is None or len(timeouts) == 3:
+                is_readable.set()
+        return wait(timeout)
+
+    preparation.changed.wait = record_wait  # type: ignore[method-assign]
+    preparation.start()
+    assert preparation.take(is_urgent=False) == [None]
+    preparation.stop()
+    assert len(timeouts) >= 3
+    assert all(timeout is not None and timeout <= 1 for timeout in timeouts)
+
+
 def test_a_reader_that_closes_the_pipe_ends_the_command(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("\n".join(make_lines(20_000)), encoding="utf-8")
     with start_command(folder, os.fspath(tmp_path / "text")) as process:
