@@ -73,7 +73,7 @@ def on_post_build(config: Any, **_: Any) -> None:
     assets = Path(config["site_dir"]) / "assets"
     assets.mkdir(parents=True, exist_ok=True)
     (assets / "book.js").write_text(render_widget_script(), encoding="utf-8")
-    for name in ("book.css", "iframe-worker.js"):
+    for name in ("book.css", "iframe-worker.js", "search-input.js"):
         (assets / name).write_bytes((Path(__file__).parent / name).read_bytes())
     for path in [path for pattern in UNUSED for path in assets.glob(pattern)]:
         if not path.name.startswith(USED_LANGUAGES):

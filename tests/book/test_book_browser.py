@@ -101,6 +101,17 @@ def test_the_search_finds_both_languages(
     assert expected in result.inner_text().lower()
 
 
+def test_the_search_takes_text_that_is_pasted(open_page: OpenPage) -> None:
+    page = open_page("index")
+    page.locator(".md-search__input").click()
+    page.keyboard.type("attention")
+    result = page.locator(".md-search-result__item")
+    result.first.wait_for(timeout=60_000)
+    page.locator(".md-search__input").fill("")
+    page.keyboard.insert_text("어텐션")  # no keyup event
+    result.filter(has_text="어텐션").first.wait_for()
+
+
 def test_the_language_selector_leads_to_the_same_chapter(open_page: OpenPage) -> None:
     page = open_page("book/02-attention")
     links = page.locator(".md-select__link").evaluate_all("nodes => nodes.map(n => n.href.split('/').pop())")
