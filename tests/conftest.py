@@ -1,6 +1,7 @@
 """Settings of all tests, and the table of parameter counts at the end of the report."""
 
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -22,6 +23,8 @@ def seed_torch() -> None:
 
 
 def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" in os.environ:  # threads of several workers would compete
         os.environ["OMP_NUM_THREADS"] = "1"
         torch.set_num_threads(1)
