@@ -325,7 +325,8 @@ def test_fuzzed_requests_of_two_users_to_two_front_ends_get_documented_responses
         asyncio.run(run_all(server.port))
         assert sum(seen.values()) == USER_REQUESTS
         assert seen[200] > USER_REQUESTS / 5, seen
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as response:
+        url = f"http://127.0.0.1:{server.port}/metrics?api_key=key-of-ann"
+        with urllib.request.urlopen(url) as response:
             metrics = response.read().decode()
         for path in CORRECTION_PATHS:
             assert f'_total{{path="{path}",status="200"}}' in metrics, path
