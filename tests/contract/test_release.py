@@ -166,6 +166,8 @@ def test_the_smoke_test_runs_the_first_commands_of_the_readme() -> None:
     assert {"translate", "evaluate", "look"} <= set(verbs)
     assert "train.steps=7" in commands[4]
     assert "serve" not in verbs
+    # Nothing is read that an earlier command has not written: files to translate come from stdin.
+    assert not [command for command in commands if re.search(r"translate run/model \w", command)]
 
 
 def test_a_release_needs_a_final_version_a_dated_changelog_urls_and_distributions(tmp_path: Path) -> None:
