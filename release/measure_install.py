@@ -38,7 +38,7 @@ def measure_cpu_seconds(python: Path, code: str) -> float:
 
 def measure_sizes(python: Path) -> dict[str, float]:
     """Return megabytes by distribution, largest first."""
-    command = [python.absolute(), "-c", SIZES]
+    command = [str(python.absolute()), "-c", SIZES]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/")
     sizes = sorted(json.loads(done.stdout).items(), key=lambda item: -item[1])
     return {name: round(size / 1e6, 1) for name, size in sizes}
