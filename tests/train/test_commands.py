@@ -271,23 +271,22 @@ def test_several_machines_meet_on_the_address_given_and_on_no_other(
     call = [sys.executable, "-m", "manyheads", "train", f"{workspace}/run.toml", "train.steps=100000"]
     call += ["train.validate_every=100000", "--gpus", "1", "--machines", "2", "--out", f"{tmp_path}/run"]
     call += ["--address", f"127.0.0.2:{port}", "--machine"]
-    with (
-        subprocess.Popen([*call, "1"], stderr=subprocess.DEVNULL) as second,
-        subprocess.Popen([*call, "0"], stderr=subprocess.DEVNULL) as first,
-    ):
+    second, first = (subprocess.Popen([*call, index], stderr=subprocess.DEVNULL) for index in "10")
+    try:
         while not checkpoint.list_checkpoints(tmp_path / "run"):
             assert (first.poll(), second.poll()) == (None, None)
             time.sleep(0.2)
-        addresses = [
-            set().union(
-                *(read_listening_addresses(process) for process in (child.pid, *list_children(child.pid)))
-            )
-            for child in (first, second)
-        ]
-        assert addresses == [{"0100007F", "0200007F"}, {"0100007F"}]
+        addresses = []
         for child in (first, second):
+            processes = (child.pid, *list_children(child.pid))
+            addresses.append(set().union(*map(read_listening_addresses, processes)))
             child.send_signal(signal.SIGTERM)
+        assert addresses == [{"0100007F", "0200007F"}, {"0100007F"}]
         assert (first.wait(60), second.wait(60)) == (75, 75)
+    finally:
+        for child in (first, second):
+            child.kill()
+            child.wait()
 
 
 @pytest.mark.parametrize(

@@ -82,14 +82,14 @@ def make_rendezvous(world_size: int) -> dict[str, Any]:
     return {**meeting, "rank": int(os.environ["RANK"]), "world_size": world_size}
 
 
-def open_store(host: str, port: int) -> distributed.TCPStore:
+def open_store(host: str, port: int) -> Any:
     """Open the store of several machines, which rank 0 serves on the socket of the launcher.
 
     Nothing in it is unpickled.
     """
     is_server = os.environ["RANK"] == "0"
     listener = int(os.environ[STORE_SOCKET_VARIABLE]) if is_server else None
-    return distributed.TCPStore(
+    return distributed.TCPStore(  # type: ignore[attr-defined]
         host, port, is_master=is_server, wait_for_workers=False, master_listen_fd=listener
     )
 

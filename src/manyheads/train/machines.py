@@ -1,4 +1,4 @@
-"""Several machines in one run: their ranks meet where the first listens, on the address given and no other."""
+"""Several machines in one run: ranks meet where the first listens, on the address given and no other."""
 
 import os
 import socket
