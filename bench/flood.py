@@ -65,10 +65,12 @@ class AddressedConnection(Connection):
             "127.0.0.1", self.port, local_addr=(self.address, 0)
         )
 
-    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
+    async def request(
+        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
+    ) -> tuple[int, dict[str, str], bytes]:
         if self.writer is None or self.writer.is_closing():
             await self.open()
-        return await super().request(method, path, body)
+        return await super().request(method, path, body, content_type)
 
 
 class Flood:

@@ -3,15 +3,15 @@
     python bench/soak.py run/model test.en                         an hour, on loopback
     python bench/soak.py run/model test.en --minutes 5 --clients 8 --json soak.json
 
-A server with front-end processes is started, and the clients send what real ones do: lines, documents, HTML,
-lists, alternatives, requests that are wrong, and requests for /health, /languages and /metrics. Meanwhile, in
-turn:
+A server with front-end processes is started for a copy of the model, and the clients send what real ones do:
+lines, long texts, HTML, lists, alternatives, files, DeepL's requests, requests that are wrong, and requests
+for /health, /languages and /metrics. Meanwhile, in turn:
 
     kill a front-end     SIGKILL; the server must start another one
     slow clients         they send a byte a second, and go
     lost clients         they disconnect in the middle of a request or of a response
     a full disk          an export of the same model beside the server may write no more bytes: exit code 4
-    corrections          POST /suggest, where the server has that endpoint; none may be lost
+    corrections          POST /suggest; none that the server took may be lost
 
 Every request is answered (200), refused (400, 403, 413, 429, 503) or cut by a kill, and no more are cut
 than were open at the kills. The translations of a set of lines are the same before and after. Memory is read
@@ -25,6 +25,8 @@ import json
 import os
 import platform
 import random
+import secrets
+import shutil
 import signal
 import statistics
 import subprocess
@@ -48,6 +50,7 @@ FAULT_SECONDS = 10.0  # between faults
 RESTART_SECONDS = 60.0  # for a front-end to be started again
 GROWTH, GROWTH_MB = 1.1, 20.0  # of memory that is still called flat
 CUT = "cut"  # the connection was closed without a response
+BOUNDARY = "--soak"
 
 
 @dataclass
@@ -70,8 +73,6 @@ class SoakServer(Server):
     def __init__(self, model: Path, options: list[str], api_key: str | None) -> None:
         super().__init__(model, options, None)
         self.api_key = api_key
-        _, _, description = asyncio.run(Connection(self.port).request("GET", "/openapi.json"))
-        self.has_suggestions = "/suggest" in json.loads(description)["paths"]
 
     @property
     def source(self) -> str:
@@ -95,7 +96,7 @@ class Traffic:
             method, path, body = self.choose_request()
             self.open_connections += 1
             try:
-                status, headers, answer = await asyncio.wait_for(connection.request(method, path, body), 90)
+                status, headers, answer = await self.send(connection, method, path, body)
             except (OSError, asyncio.IncompleteReadError):
                 connection.close()
                 self.result.responses[CUT] += 1
@@ -114,6 +115,14 @@ class Traffic:
                 )
         connection.close()
 
+    @staticmethod
+    async def send(
+        connection: Connection, method: str, path: str, body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        is_file = path == "/translate_file"
+        content_type = f"multipart/form-data; boundary={BOUNDARY}" if is_file else "application/json"
+        return await asyncio.wait_for(connection.request(method, path, body, content_type), 90)
+
     def record(self, path: str, status: int, answer: bytes) -> None:
         self.result.responses[str(status)] += 1
         if status not in ANSWERED | REFUSED:
@@ -125,8 +134,13 @@ class Traffic:
         draw, target, line = self.random.random(), self.server.target, self.random.choice(self.lines)
         common = {"source": "auto", "target": target, **self.access}
         few = self.random.sample(self.lines, min(5, len(self.lines)))
-        if draw < 0.60:
+        if draw < 0.50:
             return "POST", "/translate", encode({"q": line, **common})
+        if draw < 0.55:
+            return "POST", "/translate_file", encode_file("\n".join(few), common)
+        if draw < 0.60:
+            key = {"auth_key": self.server.api_key} if self.server.api_key else {}
+            return "POST", "/v2/translate", encode({"text": few, "target_lang": target.upper(), **key})
         if draw < 0.70:
             return "POST", "/translate", encode({"q": few, **common, "alternatives": 2})
         if draw < 0.78:
@@ -146,6 +160,14 @@ def encode(values: dict[str, Any]) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode()
 
 
+def encode_file(text: str, fields: dict[str, str]) -> bytes:
+    """Encode a form with a text file."""
+    parts = [f'form-data; name="{name}"\r\n\r\n{value}' for name, value in fields.items()]
+    parts.append(f'form-data; name="file"; filename="lines.txt"\r\n\r\n{text}')
+    body = "".join(f"--{BOUNDARY}\r\nContent-Disposition: {part}\r\n" for part in parts)
+    return f"{body}--{BOUNDARY}--\r\n".encode()
+
+
 # ---- faults
 
 
@@ -162,9 +184,8 @@ class FaultInjector:
             ("slow clients", self.send_slowly),
             ("lost clients", self.disconnect),
             ("full disk", self.fill_disk),
+            ("corrections", self.write_corrections),
         ]
-        if self.server.has_suggestions:
-            turns.append(("corrections", self.write_corrections))
         number = 0
         while time.monotonic() + FAULT_SECONDS < self.traffic.end:
             await asyncio.sleep(FAULT_SECONDS)
@@ -297,6 +318,8 @@ def check_result(result: SoakResult) -> None:
         result.problems.append(
             f"{result.responses[CUT]} requests were cut, but only {result.cut_allowed} by kills"
         )
+    if result.injected["corrections"] and not result.corrections:
+        result.problems.append("no correction was stored")
     if not result.responses["200"]:
         result.problems.append("no request was answered")
     quarter = len(result.memory_mb) // 4
@@ -317,7 +340,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--processes", type=int, default=2, help="front-ends of the server")
     parser.add_argument("--option", action="append", default=[], help="another option of manyheads serve")
-    parser.add_argument("--api-key", help="that the options of the server require")
+    parser.add_argument("--api-key", help="that the options of the server require; by default a new one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -325,9 +348,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "disk").mkdir()
-        (folder / "model").symlink_to(arguments.model.resolve())
-        options = [f"--processes={arguments.processes}", *arguments.option]
-        server = SoakServer(arguments.model, options, arguments.api_key)
+        shutil.copytree(arguments.model, folder / "model")  # the corrections are written there
+        options = [f"--processes={arguments.processes}", "--corrections", *arguments.option]
+        if arguments.api_key is None:
+            arguments.api_key = secrets.token_hex(16)
+            options.append(f"--api-key={arguments.api_key}")
+        server = SoakServer(folder / "model", options, arguments.api_key)
         try:
             result = asyncio.run(soak(server, lines, folder, arguments))
         finally:

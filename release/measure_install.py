@@ -31,14 +31,15 @@ print(json.dumps(sizes))
 
 def measure_cpu_seconds(python: Path, code: str) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([python, "-c", code], check=True, stdout=subprocess.DEVNULL, cwd="/")
+    subprocess.run([python.absolute(), "-c", code], check=True, stdout=subprocess.DEVNULL, cwd="/")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def measure_sizes(python: Path) -> dict[str, float]:
     """Return megabytes by distribution, largest first."""
-    done = subprocess.run([python, "-c", SIZES], check=True, capture_output=True, text=True, cwd="/")
+    command = [str(python.absolute()), "-c", SIZES]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/")
     sizes = sorted(json.loads(done.stdout).items(), key=lambda item: -item[1])
     return {name: round(size / 1e6, 1) for name, size in sizes}
 

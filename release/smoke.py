@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SKIPPED = {  # commands of the README that need more than the core, or minutes
     "export": "needs the extra ctranslate2",
     "--stress": "takes minutes",
+    "report.docx": "needs a document and the extra formats",
     "serve": "is tested apart",
     "shards/": "needs a folder of shards",
     "inspect base": "is tested by the test suite",

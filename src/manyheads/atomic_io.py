@@ -96,9 +96,14 @@ def open_locked(folder: Path) -> Iterator[int]:
     A link is refused: what it points to is not ours to lock or to clear.
     """
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
         if folder.is_symlink():
             raise RequestError(f"{folder}: is a link, but must be a folder; remove it, or choose another")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise RequestError(
+                f"{folder}: is a file, but must be a folder; remove it, or choose another"
+            ) from None
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             acquire_lock(handle, folder)
@@ -170,6 +175,8 @@ def report_disk_full(
 def replace_directory(temporary: Path, folder: Path) -> None:
     """Rename the new folder to its name. Delete the old one only then, and restore it on failure."""
     old = folder.with_name(f".{folder.name}.manyheads-old")
+    if old.is_symlink():  # what it points to is not ours
+        old.unlink()
     shutil.rmtree(old, ignore_errors=True)
     exists = folder.exists()
     if exists:

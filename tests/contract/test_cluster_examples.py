@@ -35,15 +35,21 @@ def test_the_manifest_is_valid_and_its_parts_name_each_other() -> None:
     (container,) = pod["containers"]
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
-    assert f"--nnodes={job['spec']['completions']}" in container["command"]
-    assert f"--nproc-per-node={container['resources']['limits']['nvidia.com/gpu']}" in container["command"]
+    command = container["command"]
+    assert f"--machines={job['spec']['completions']}" in command
+    assert f"--gpus={container['resources']['limits']['nvidia.com/gpu']}" in command
+    check_options(command[1], command[2:])
 
 
 def test_options_of_commands_exist() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     text = "\n".join(path.read_text(encoding="utf-8") for path in SCRIPTS)
-    calls = re.findall(r"^\s*(?:-m )?manyheads (\w+)(.*)$", text, re.MULTILINE)
+    calls = re.findall(r"^\s*(?:exec )?manyheads (\w+)(.*)$", text, re.MULTILINE)
     assert {verb for verb, _ in calls} == {"train", "translate"}
     for verb, rest in calls:
-        known = {name for parameter in commands[verb].params for name in parameter.opts}
-        assert set(re.findall(r"--[\w-]+", rest)) <= known
+        check_options(verb, rest.split())
+
+
+def check_options(verb: str, words: list[str]) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    known = {name for parameter in commands[verb].params for name in parameter.opts}
+    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 import yaml
 
 import check_release
+import measure_install
 import replay_dockerfile
 import smoke
 import soak
+from manyheads.serve.limits import ServerLimits
 from support.source_tree import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -117,6 +120,30 @@ def test_the_options_of_the_served_command_exist() -> None:
     assert set(options) <= known
 
 
+def test_the_proxy_passes_on_what_the_server_accepts_and_waits_as_long() -> None:
+    """Documents are larger and take longer than other requests."""
+    text = (ROOT / "deploy" / "Caddyfile").read_text(encoding="utf-8")
+    sizes = dict(re.findall(r"request_body @(\w+) \{\s*max_size (\d+)MiB", text))
+    limits = ServerLimits()
+    assert {name: int(size) * 2**20 for name, size in sizes.items()} == {
+        "documents": limits.max_file_bytes,
+        "others": limits.max_body_bytes,
+    }
+    waits = dict(re.findall(r"reverse_proxy @(\w+) \S+ \{[^}]*response_header_timeout (\d+)s", text))
+    assert int(waits["documents"]) > limits.file_timeout
+    assert int(waits["others"]) > limits.request_timeout
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+    assert int(compose["services"]["server"]["stop_grace_period"].removesuffix("s")) > limits.stop_seconds
+
+
+def test_a_server_without_an_api_key_has_no_empty_one() -> None:
+    """The server refuses an empty key: the variable must be absent where the host does not set it."""
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+    environment = compose["services"]["server"]["environment"]
+    assert "MANYHEADS_API_KEY" in environment
+    assert environment["MANYHEADS_API_KEY"] is None
+
+
 def test_alerts_are_about_metrics_that_the_server_has() -> None:
     source = (ROOT / "src" / "manyheads" / "serve" / "metrics.py").read_text(encoding="utf-8")
     known = set(re.findall(r'"(manyheads_\w+)"', source))
@@ -166,6 +193,8 @@ def test_the_smoke_test_runs_the_first_commands_of_the_readme() -> None:
     assert {"translate", "evaluate", "look"} <= set(verbs)
     assert "train.steps=7" in commands[4]
     assert "serve" not in verbs
+    # Nothing is read that an earlier command has not written: files to translate come from stdin.
+    assert not [command for command in commands if re.search(r"translate run/model \w", command)]
 
 
 def test_a_release_needs_a_final_version_a_dated_changelog_urls_and_distributions(tmp_path: Path) -> None:
@@ -187,6 +216,14 @@ def test_a_release_needs_a_final_version_a_dated_changelog_urls_and_distribution
     assert write("1.2.3", "## 1.2.3 (2026-01-01)", urls, citation) == []
 
 
+def test_an_installation_is_measured_by_a_relative_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Makefile gives one, and the measured processes run in another folder."""
+    monkeypatch.chdir(Path(sys.prefix))
+    python = Path(sys.executable).relative_to(sys.prefix)
+    assert measure_install.measure_cpu_seconds(python, "pass") > 0
+    assert measure_install.measure_sizes(python)["torch"] > 100
+
+
 def test_a_soak_test_reports_lost_requests_growing_memory_and_unexpected_responses() -> None:
     def check(**values: Any) -> list[str]:
         result = soak.SoakResult(**{"responses": Counter({"200": 5}), **values})
@@ -199,4 +236,6 @@ def test_a_soak_test_reports_lost_requests_growing_memory_and_unexpected_respons
     assert "memory grew" in check(memory_mb=[*[100.0] * 20, *[200.0] * 20])[0]
     assert check(unexpected=Counter({"/translate: 500": 2})) == ["2 x /translate: 500"]
     assert check(responses=Counter()) == ["no request was answered"]
+    assert check(injected=Counter({"corrections": 2})) == ["no correction was stored"]
+    assert check(injected=Counter({"corrections": 2}), corrections=2) == []
     assert json.dumps(vars(soak.SoakResult()))

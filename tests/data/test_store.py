@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -254,6 +255,38 @@ def test_a_link_in_place_of_a_temporary_folder_is_refused(tmp_path: Path) -> Non
     with pytest.raises(mh.RequestError, match="manyheads-part: is a link"):
         write_empty(tmp_path / "data")
     assert (tmp_path / "victim" / "thesis.txt").read_text() == "mine"
+
+
+def make_dangling_link(path: Path) -> None:
+    path.symlink_to(path.parent / "nowhere")
+
+
+@pytest.mark.parametrize("make", [make_dangling_link, Path.touch, os.mkfifo])
+def test_what_is_no_folder_in_place_of_a_temporary_one_is_our_own_error(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / ".model.manyheads-part")
+    with (
+        pytest.raises(
+            mh.RequestError, match=r"\.model\.manyheads-part: is .*but must be a folder; remove it"
+        ),
+        atomic_directory(tmp_path / "model", "manifest.json"),
+    ):
+        pass
+    assert os.listdir(tmp_path) == [".model.manyheads-part"]
+
+
+def test_a_link_in_place_of_the_folder_that_is_replaced_is_removed_and_not_followed(tmp_path: Path) -> None:
+    for text in ("old", "new"):
+        with atomic_directory(tmp_path / "model", "manifest.json", replace=True) as temporary:
+            (temporary / "manifest.json").write_text(json.dumps({"files": {}, "text": text}))
+            (tmp_path / "victim").mkdir(exist_ok=True)
+            (tmp_path / "victim" / "file").touch()
+            if text == "new":
+                (tmp_path / ".model.manyheads-old").symlink_to(tmp_path / "victim")
+    assert "new" in (tmp_path / "model" / "manifest.json").read_text()
+    assert (tmp_path / "victim" / "file").exists()
+    assert sorted(os.listdir(tmp_path)) == ["model", "victim"]
 
 
 def test_what_a_killed_process_left_is_cleared_folders_included_and_links_not_followed(

@@ -54,6 +54,20 @@ def test_unknown_fields_are_refused_by_name(
     assert message.startswith(error)
 
 
+def test_every_request_is_described_as_one_without_other_fields(client: TestClient) -> None:
+    operations = [path["post"] for path in client.get("/spec").json()["paths"].values() if "post" in path]
+    assert len(operations) > 8
+    for operation in operations:
+        for content in operation["requestBody"]["content"].values():
+            assert content["schema"].get("additionalProperties") is False, operation["operationId"]
+
+
+def test_deepl_languages_refuse_unknown_fields_by_name(client: TestClient) -> None:
+    response = client.get("/v2/languages", params={"typ": "target"})
+    assert response.status_code == 400
+    assert response.json() == {"message": "unknown field typ; did you mean type?"}
+
+
 def test_fields_that_known_clients_send_are_accepted(client: TestClient, create_client: Any) -> None:
     assert client.post("/translate", json={**REQUEST, "secret": "x", "apiKey": ""}).json() == ANSWER
     with create_client(api_key="k") as other:

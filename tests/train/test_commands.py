@@ -4,6 +4,7 @@ import json
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -257,6 +258,58 @@ def test_ranks_of_gpus_listen_on_the_loopback_interface_only(two_ranks: "subproc
     for rank in ranks:  # where the name of the machine leads to another interface, these decide
         environment = Path(f"/proc/{rank}/environ").read_bytes().split(b"\0")
         assert {b"GLOO_SOCKET_IFNAME=lo", b"NCCL_SOCKET_IFNAME=lo"} <= set(environment)
+
+
+def test_several_machines_meet_on_the_address_given_and_on_no_other(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two launchers stand for two machines. Gradients go over the interface of the address."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.2", 0))
+        port = probe.getsockname()[1]
+    call = [sys.executable, "-m", "manyheads", "train", f"{workspace}/run.toml", "train.steps=100000"]
+    call += ["train.validate_every=100000", "--gpus", "1", "--machines", "2", "--out", f"{tmp_path}/run"]
+    call += ["--address", f"127.0.0.2:{port}", "--machine"]
+    second, first = (subprocess.Popen([*call, index], stderr=subprocess.DEVNULL) for index in "10")
+    try:
+        while not checkpoint.list_checkpoints(tmp_path / "run"):
+            assert (first.poll(), second.poll()) == (None, None)
+            time.sleep(0.2)
+        addresses = []
+        for child in (first, second):
+            processes = (child.pid, *list_children(child.pid))
+            addresses.append(set().union(*map(read_listening_addresses, processes)))
+            child.send_signal(signal.SIGTERM)
+        assert addresses == [{"0100007F", "0200007F"}, {"0100007F"}]
+        assert (first.wait(60), second.wait(60)) == (75, 75)
+    finally:
+        for child in (first, second):
+            child.kill()
+            child.wait()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--machines", "2"], "--machines, --machine and --address belong together"),
+        (["--machines", "2", "--machine", "2", "--address", "h:1"], "must be less than --machines"),
+        (["--machines", "2", "--machine", "0", "--address", "host"], "must be HOST:PORT"),
+        (["--machines", "2", "--machine", "0", "--address", "h:99999"], "must be HOST:PORT"),
+        (
+            ["--machines", "2", "--machine", "0", "--address", "192.0.2.1:29500"],
+            "give an address of machine 0",
+        ),
+    ],
+)
+def test_wrong_options_of_several_machines_are_one_line(
+    workspace: Path, tmp_path: Path, options: list[str], message: str
+) -> None:
+    call = [sys.executable, "-m", "manyheads", "train", f"{workspace}/run.toml", "--out", f"{tmp_path}/run"]
+    done = subprocess.run([*call, "--gpus", "1", *options], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_ranks_stop_with_a_checkpoint_when_their_launcher_is_killed(

@@ -10,7 +10,7 @@ import typer
 from manyheads.cli.app import app, exit_with_error
 from manyheads.cli.options import AsJson, Changes, Device, Engine, Model
 from manyheads.config import Config
-from manyheads.errors import EXIT_PREEMPTED
+from manyheads.errors import EXIT_PREEMPTED, ConfigError
 
 
 @app.command()
@@ -26,6 +26,16 @@ def train(
     gpus: Annotated[
         int | None, typer.Option(help="Train on this many GPUs of this machine, one process each.", min=1)
     ] = None,
+    machines: Annotated[
+        int | None, typer.Option(help="Number of machines, on each of which this command runs.", min=1)
+    ] = None,
+    machine: Annotated[
+        int | None, typer.Option(help="Which of them this one is, counted from 0.", min=0)
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Address of machine 0 in a private network, and a free port.", metavar="HOST:PORT"),
+    ] = None,
     device: Device = None,
 ) -> None:
     """Train a model on prepared data, or resume a run.
@@ -35,17 +45,22 @@ def train(
     \b
     Example:
       manyheads train run.toml train.steps=2000
+      manyheads train run.toml --gpus 8 --machines 2 --machine 0 --address 10.0.0.1:29500
     """
     overridden, folder = Config.load(config).override(changes or []), out or config.with_suffix("")
     from manyheads.train.launcher import launch, stop_with_launcher
+    from manyheads.train.machines import Machines
 
     stop_with_launcher()
+    parts = Machines.parse(machines, machine, address)
+    if parts and not gpus:
+        raise ConfigError("--machines needs --gpus, the number of ranks of each machine")
     if gpus:
         options = [
             *(["--change-config"] if change_config else []),
             *(["--device", device] if device else []),
         ]
-        sys.exit(launch(gpus, [str(config), *(changes or []), "--out", str(folder), *options]))
+        sys.exit(launch(gpus, [str(config), *(changes or []), "--out", str(folder), *options], parts))
 
     from manyheads.train.run import train as run_training
     from manyheads.train.timing import command_start

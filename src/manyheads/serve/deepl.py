@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
-from manyheads.serve.deepl_schemas import DeepLTranslateRequest
+from manyheads.serve.deepl_schemas import DeepLLanguagesRequest, DeepLTranslateRequest
 from manyheads.serve.endpoints import Endpoints
 from manyheads.serve.languages import language_name
 from manyheads.serve.request_parsing import read_fields, to_list, validate_request
@@ -58,10 +58,10 @@ class DeepLEndpoints:
 
     async def languages(self, request: Request) -> list[dict[str, Any]]:
         fields = await read_fields(request, self.endpoints.limits)  # DeepL's own client sends a body
-        self.endpoints.admit(request, fields.get("auth_key"))
-        side = fields.get("type", "source")
+        self.endpoints.admit(request, fields.pop("auth_key", None))
+        side = validate_request(DeepLLanguagesRequest, fields, self.endpoints.limits).type
         if side not in ("source", "target"):
-            raise HTTPException(400, f"type is {str(side)[:100]!r}, but must be source or target")
+            raise HTTPException(400, f"type is {side[:100]!r}, but must be source or target")
         codes = sorted({getattr(model, side) for model in self.endpoints.registry.models})
         if side == "source":
             codes = list(dict.fromkeys(map(get_base_language, codes)))

@@ -38,6 +38,10 @@ class DeepLTranslateRequest(StrictRequest):
     ignore_tags: Unavailable = None
 
 
+class DeepLLanguagesRequest(StrictRequest):
+    type: Annotated[Text, Field(description="source or target.")] = "source"
+
+
 class DeepLTranslation(BaseModel):
     model_config = ConfigDict(json_schema_extra={"required": ["detected_source_language", "text"]})
     detected_source_language: str

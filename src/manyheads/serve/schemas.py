@@ -154,7 +154,7 @@ class WalkRequest(LookRequest):
     parameters: Annotated[bool, Field(description="Include the learned numbers of the layer.")] = False
 
 
-class UndoRequest(BaseModel):
+class UndoRequest(StrictRequest):
     q: Annotated[
         Text, Field(description="The text whose translation was corrected.", examples=["I go home."])
     ]

@@ -1,6 +1,6 @@
 """Data-parallel training: several processes train one model, each on its share of every batch.
 
-torchrun, or launcher.py for `--gpus`, starts the processes and tells each its rank.
+launcher.py for `--gpus`, or torchrun, starts the processes and tells each its rank.
 """
 
 import os
@@ -14,7 +14,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from manyheads.errors import TrainingError
-from manyheads.train.launcher import store_url
+from manyheads.train.launcher import STORE_SOCKET_VARIABLE, store_address, store_url
 
 # In torch's messages about a rank that is gone.
 CONNECTION_LOST_MESSAGES = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
@@ -75,9 +75,22 @@ class DistributedContext:
 
 def make_rendezvous(world_size: int) -> dict[str, Any]:
     """Return the arguments of init_process_group by which the ranks find each other."""
-    url = store_url()
-    return (
-        {} if url is None else {"init_method": url, "rank": int(os.environ["RANK"]), "world_size": world_size}
+    address, url = store_address(), store_url()
+    if address is None and url is None:
+        return {}  # those of torchrun
+    meeting = {"init_method": url} if address is None else {"store": open_store(*address)}
+    return {**meeting, "rank": int(os.environ["RANK"]), "world_size": world_size}
+
+
+def open_store(host: str, port: int) -> Any:
+    """Open the store of several machines, which rank 0 serves on the socket of the launcher.
+
+    Nothing in it is unpickled.
+    """
+    is_server = os.environ["RANK"] == "0"
+    listener = int(os.environ[STORE_SOCKET_VARIABLE]) if is_server else None
+    return distributed.TCPStore(  # type: ignore[attr-defined]
+        host, port, is_master=is_server, wait_for_workers=False, master_listen_fd=listener
     )
 
 

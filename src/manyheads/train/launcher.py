@@ -1,8 +1,8 @@
 """`--gpus N`: run N ranks on this machine, and return the exit code that they record.
 
 The ranks find each other through a file in a folder of this user, and talk over the loopback interface.
-torchrun would open a port on all interfaces and unpickle what it receives there. It is needed for several
-machines only.
+Those of several machines find each other through a store on the address given (machines.py). torchrun would
+open a port on all interfaces and unpickle what it receives there.
 """
 
 import os
@@ -19,22 +19,27 @@ from pathlib import Path
 from types import FrameType
 
 from manyheads.errors import EXIT_PREEMPTED, ConfigError
+from manyheads.train.machines import INTERFACE_VARIABLES, LOOPBACK, Machines
 from manyheads.train.timing import START_VARIABLE, command_start
 
 # Names a folder in which the ranks meet, and the first rank to end writes its exit code.
 RANK_FOLDER_VARIABLE = "MANYHEADS_RANKS"
 # Holds the number of an open pipe, which is closed when the launcher ends.
 LAUNCHER_PIPE_VARIABLE = "MANYHEADS_LAUNCHER_PIPE"
+# Hold the address of the store of several machines and, in rank 0, the number of its open socket.
+STORE_ADDRESS_VARIABLE, STORE_SOCKET_VARIABLE = "MANYHEADS_STORE_ADDRESS", "MANYHEADS_STORE_SOCKET"
 EXIT_CODE_FILE, STORE_FILE = "code", "store"
-LOOPBACK = "lo"
 POLL_SECONDS = 0.1
 FAILURE_GRACE_SECONDS = 30.0  # for the other ranks to end after one has failed
 
 RankProcess = subprocess.Popen[bytes]
 
 
-def launch(num_processes: int, arguments: list[str]) -> int:
-    """Run `manyheads train` in several processes, on the CPU where there is no GPU; return the exit code."""
+def launch(num_processes: int, arguments: list[str], machines: Machines | None = None) -> int:
+    """Run `manyheads train` in several processes, on the CPU where there is no GPU; return the exit code.
+
+    With `machines`, this one runs its part of the ranks.
+    """
     import torch  # only here: a rank watches the launcher before it imports torch
 
     num_gpus = torch.cuda.device_count()
@@ -43,7 +48,7 @@ def launch(num_processes: int, arguments: list[str]) -> int:
     if not num_gpus:
         print(f"no GPU on this machine: {num_processes} processes train on the CPU", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:  # which no other user can open
-        ranks = start_ranks(num_processes, Path(folder), arguments)
+        ranks = start_ranks(num_processes, Path(folder), arguments, machines)
         signals = forward_signals(ranks)
         wait_for_ranks(ranks)
         codes = [rank.returncode for rank in ranks]
@@ -55,29 +60,39 @@ def launch(num_processes: int, arguments: list[str]) -> int:
         return int(recorded.read_text()) if recorded.exists() else 1
 
 
-def start_ranks(num_processes: int, folder: Path, arguments: list[str]) -> list[RankProcess]:
+def start_ranks(
+    num_processes: int, folder: Path, arguments: list[str], machines: Machines | None
+) -> list[RankProcess]:
+    listener = machines.listen() if machines else None
     read_end, _ = os.pipe()  # the write end stays open until this process ends, even by SIGKILL
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    if LOOPBACK in [name for _, name in socket.if_nameindex()]:
-        environment |= {"GLOO_SOCKET_IFNAME": LOOPBACK, "NCCL_SOCKET_IFNAME": LOOPBACK}
+    if machines:
+        environment |= {STORE_ADDRESS_VARIABLE: machines.address, **machines.choose_interfaces()}
+    elif LOOPBACK in [name for _, name in socket.if_nameindex()]:
+        environment |= dict.fromkeys(INTERFACE_VARIABLES, LOOPBACK)
     environment |= {
         RANK_FOLDER_VARIABLE: str(folder),
         LAUNCHER_PIPE_VARIABLE: str(read_end),
         START_VARIABLE: str(command_start()),
-        "WORLD_SIZE": str(num_processes),
+        "WORLD_SIZE": str(num_processes * (machines.number if machines else 1)),
     }
+    if listener is not None:
+        environment[STORE_SOCKET_VARIABLE] = str(listener.fileno())
+    first_rank = num_processes * (machines.index if machines else 0)
     command = [sys.executable, "-m", "manyheads", "train", *arguments]
     # In sessions of their own, so that Ctrl-C reaches this process only, which forwards it.
     ranks = [
         subprocess.Popen(
             command,
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            pass_fds=[read_end],
+            env={**environment, "RANK": str(first_rank + number), "LOCAL_RANK": str(number)},
+            pass_fds=[read_end, *([listener.fileno()] if listener and not number else [])],
             start_new_session=True,
         )
-        for rank in range(num_processes)
+        for number in range(num_processes)
     ]
     os.close(read_end)
+    if listener is not None:
+        listener.close()
     return ranks
 
 
@@ -119,8 +134,14 @@ def terminate_ranks(ranks: Sequence[RankProcess]) -> None:
 # ---- in a rank
 
 
+def store_address() -> tuple[str, int] | None:
+    """Return where the ranks of several machines meet, if they do."""
+    host, _, port = os.environ.get(STORE_ADDRESS_VARIABLE, "").rpartition(":")
+    return (host, int(port)) if host else None
+
+
 def store_url() -> str | None:
-    """Return where the ranks of `--gpus` meet; None: where torchrun says."""
+    """Return where the ranks of one machine meet; None: where torchrun says."""
     folder = os.environ.get(RANK_FOLDER_VARIABLE)
     return None if folder is None else Path(folder, STORE_FILE).absolute().as_uri()
 
