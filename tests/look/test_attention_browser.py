@@ -445,6 +445,18 @@ def test_the_slider_goes_through_the_checkpoints(open_page: OpenPage, run: Path,
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
+def test_the_slider_of_training_and_the_views_have_room_on_a_phone(
+    open_page: OpenPage, run: Path, tmp_path: Path, locale: str
+) -> None:
+    path = write_page(compare_checkpoints(run, "I go home.", device="cpu"), tmp_path / "page.html")
+    page = open_page(path, viewport={"width": 360, "height": 740}, locale=locale)
+    assert page.locator("[name=snapshot]").bounding_box()["width"] > 150
+    for group in page.locator(".controls .segments").all():
+        assert len({button.bounding_box()["y"] for button in group.locator("button").all()}) == 1, "one row"
+
+
+@pytest.mark.heavy
 def test_play_goes_through_the_checkpoints_until_the_reader_takes_over(
     open_page: OpenPage, run: Path, tmp_path: Path
 ) -> None:

@@ -128,6 +128,40 @@ def test_a_cut_head_changes_the_translation_and_the_whole_one_stays_visible(
 
 
 @pytest.mark.heavy
+def test_the_effect_of_a_cut_stands_beside_the_button_that_made_it(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, SOURCE)
+    page.wait_for_selector(".picture .token")
+    effect, layer = page.locator(".cut-effect"), page.locator(".cut-layer")
+    assert effect.is_hidden()
+    page.locator(".head-group.cross .head").first.click()
+    layer.click()
+    page.wait_for_selector(".variant")
+    assert read_output(page) in " ".join(effect.inner_text().split())
+    assert (effect.locator("mark").count() > 0) == (page.locator(".variant mark").count() > 0)
+    assert layer.get_attribute("aria-pressed") == "true"
+    assert layer.inner_text() == "Put the layer back"
+    layer.click()
+    page.wait_for_function("() => !document.querySelector('.head.is-cut')")
+    effect.wait_for(state="hidden")
+    assert layer.inner_text() == "Cut the whole layer"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
+def test_a_laptop_shows_heads_as_the_page_opens(open_page: OpenPage, model: Path, tmp_path: Path, locale: str) -> None:
+    examples = ["I loved them.", "He says that the farmer will sleep.", "She likes the big orange, and we like the pear."]
+    data = build_live_data(model, text="She likes the big orange.") | {"examples": examples}
+    page = open_page(
+        write_live_page(data, tmp_path / "page.html"), viewport={"width": 1280, "height": 800}, locale=locale
+    )
+    page.wait_for_selector(".picture .token")
+    for shown in (".head", ".picture .token"):
+        box = page.locator(shown).first.bounding_box()
+        assert box["y"] + box["height"] < 800, f"{shown} is above the fold"
+
+
+@pytest.mark.heavy
 def test_a_prefix_is_continued_and_a_candidate_becomes_one(
     open_page: OpenPage, path: Path, quantized: Path
 ) -> None:

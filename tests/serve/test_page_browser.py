@@ -1,5 +1,6 @@
 """The page of the server in a browser: every view works, and shows the numbers of the model."""
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -599,6 +600,19 @@ def test_curves_show_the_log_and_can_be_read_with_the_keyboard(
     with run_server() as port:
         page = open_page(port, "training")
         page.wait_for_function("() => document.querySelector('.message')?.textContent?.includes('--run RUN')")
+
+
+@pytest.mark.heavy
+def test_the_labels_of_curves_are_as_large_on_a_phone(open_page: OpenPage, run_server: Any, run: Path) -> None:
+    with run_server(runs=[run]) as port:
+        page = open_page(port, "training", viewport={"width": 360, "height": 740})
+        page.wait_for_selector(".curve")
+        for chart in page.locator(".curve svg").all():
+            drawn = float(chart.get_attribute("viewBox").split()[2])
+            assert chart.bounding_box()["width"] == pytest.approx(drawn, rel=0.1), "the text is not shrunk"
+            labels = [label.bounding_box() for label in chart.locator(".axis text[text-anchor=middle]").all()]
+            for left, right in itertools.pairwise(labels):
+                assert left["x"] + left["width"] < right["x"], "the labels do not touch"
 
 
 # ---- languages and accessibility

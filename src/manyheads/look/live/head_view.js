@@ -10,6 +10,7 @@ import { readableTokens } from "../assets/token_text.js";
 import { BOS_ID, EOS_ID } from "./subwords.js";
 import { ATTENTION_TYPES, headKey } from "./transformer.js";
 import { takeHead } from "./translator.js";
+import { markWords } from "./variant_list.js";
 
 const MAX_MEASURED_HEADS = 160; // beyond it, measuring what every head does takes too long
 const NUM_LISTED = 4; // of the weights of a token
@@ -32,7 +33,12 @@ export class HeadView {
     this.title = element("h3", {});
     this.about = element("p", { class: "hint" });
     this.cut = element("button", { type: "button", class: "cut", onclick: () => page.toggleCuts([this.key]) });
-    this.cutLayer = element("button", { type: "button", onclick: () => page.toggleCuts(this.layerKeys) }, texts.cutAll);
+    this.cutLayer = element("button", {
+      type: "button",
+      class: "cut-layer",
+      onclick: () => page.toggleCuts(this.layerKeys),
+    });
+    this.cutEffect = element("p", { class: "cut-effect", hidden: true });
     this.views = ["lines", "map"].map((view) =>
       element("button", { type: "button", "data-view": view, onclick: () => this.setView(view) }, texts[view]),
     );
@@ -58,7 +64,8 @@ export class HeadView {
       element(
         "div",
         { class: "attention-head" },
-        element("div", {}, element("h2", {}, texts.attention), element("p", { class: "hint" }, texts.attentionHint)),
+        element("h2", { class: "visually-hidden" }, texts.attention),
+        element("p", { class: "hint" }, texts.attentionHint),
         element("div", { class: "cuts" }, this.cutCount, this.restore),
       ),
       element(
@@ -77,6 +84,7 @@ export class HeadView {
             this.cut,
             this.cutLayer,
           ),
+          this.cutEffect,
           this.container,
           this.status,
           element("p", { class: "hint" }, isTouch ? texts.pictureHintTouch : texts.pictureHint),
@@ -121,8 +129,21 @@ export class HeadView {
     this.about.textContent = `${texts[`about_${head.attention}`]} ${texts.roleHere(note)}`;
     this.cut.textContent = isCut ? texts.uncut : texts.cut;
     this.cut.setAttribute("aria-pressed", String(isCut));
+    const isLayerCut = this.layerKeys.every((key) => cuts.has(key));
+    this.cutLayer.textContent = isLayerCut ? texts.uncutAll : texts.cutAll;
+    this.cutLayer.setAttribute("aria-pressed", String(isLayerCut));
     for (const button of this.views) button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
     this.drawPicture();
+  }
+
+  // What the cuts did to the translation, beside the buttons: on most screens the translation itself is out of sight
+  // here. `whole` is the translation with all heads, or null where none is cut.
+  showCutEffect(whole) {
+    const { texts, result, translator } = this.page;
+    this.cutEffect.hidden = whole === null;
+    if (whole === null) return;
+    const translation = element("span", { lang: translator.languages.target }, ...markWords(result.text, whole));
+    this.cutEffect.replaceChildren(...(whole === result.text ? [texts.cutSame] : texts.cutEffect(translation)));
   }
 
   roleOf({ attention, layer, head }) {

@@ -88,10 +88,9 @@ export class LivePage {
         {},
         this.translation.node,
         this.message,
-        this.controls.node,
         this.variants.node,
         this.translation.candidates,
-        this.panels,
+        element("div", { class: "toolbar" }, this.panels, this.controls.node),
         this.heads.node,
         this.walk.node,
         this.announcement,
@@ -122,8 +121,12 @@ export class LivePage {
       "header",
       { class: "top" },
       element("div", { class: "top-bar" }, element("span", { class: "brand" }, "Manyheads"), language),
-      element("h1", {}, texts.direction(source, target)),
-      element("p", { class: "lead" }, texts.about(this.describeSize())),
+      element(
+        "div",
+        { class: "heading" },
+        element("h1", {}, texts.direction(source, target)),
+        element("p", { class: "lead" }, texts.about(this.describeSize())),
+      ),
     );
   }
 

@@ -16,7 +16,7 @@ export class TranslationView {
     const [sourceName, targetName] = page.languageNames();
     this.input = element("textarea", {
       id: "source-text",
-      rows: 3,
+      rows: 2,
       lang: translator.languages.source,
       placeholder: texts.placeholder,
       spellcheck: "false",
@@ -41,7 +41,8 @@ export class TranslationView {
       { type: "button", class: "quiet", onclick: () => this.resetPrefix() },
       texts.clear,
     );
-    this.candidates = element("section", { class: "card candidates", "aria-label": texts.candidates });
+    this.candidates = element("section", { class: "card candidates", "aria-label": texts.candidates, hidden: true });
+    this.candidatesHint = element("p", { class: "hint" }, texts.candidatesHint);
     this.node = element(
       "section",
       { class: "card translate", "aria-label": texts.translation },
@@ -59,6 +60,7 @@ export class TranslationView {
         { class: "pane target" },
         element("h2", { class: "name" }, targetName),
         this.output,
+        this.candidatesHint,
         element(
           "div",
           { class: "prefix" },
@@ -175,7 +177,7 @@ export class TranslationView {
 
   // The probability of each token, and the candidates of the chosen step.
   showSteps() {
-    const { attention, state, texts } = this.page;
+    const { attention, state } = this.page;
     for (const { steps, node } of attention ? this.units : []) {
       const probability = Math.exp(Math.min(...steps.map((step) => attention.scores[step])));
       const level = probability < LOW ? "low" : probability < MEDIUM ? "medium" : "high";
@@ -184,9 +186,10 @@ export class TranslationView {
       node.setAttribute("aria-pressed", String(steps[0] === state.step));
     }
     this.shade();
-    if (!attention || state.step === null || state.step >= attention.scores.length)
-      this.candidates.replaceChildren(element("p", { class: "hint" }, texts.candidatesHint));
-    else this.showCandidates(state.step);
+    const isChosen = Boolean(attention) && state.step !== null && state.step < attention.scores.length;
+    this.candidates.hidden = !isChosen;
+    this.candidatesHint.hidden = !attention || isChosen;
+    if (isChosen) this.showCandidates(state.step);
   }
 
   showCandidates(step) {

@@ -4,6 +4,12 @@
 import { element } from "../assets/dom.js";
 import { compareWords } from "../assets/word_differences.js";
 
+// The words of a text, with spaces between them; those that another text does not have are marked.
+export function markWords(text, other) {
+  const words = compareWords(text, other).map(({ word, isNew }) => element(isNew ? "mark" : "span", {}, word));
+  return words.flatMap((node, index) => (index ? [" ", node] : [node]));
+}
+
 export class VariantList {
   constructor(page) {
     this.page = page;
@@ -14,31 +20,32 @@ export class VariantList {
     const { page } = this;
     const { texts, state, translators, translator } = page;
     const wanted = [];
-    if (state.cuts.size) wanted.push({ title: texts.withoutCuts, translator });
+    const hasCuts = state.cuts.size > 0;
+    if (hasCuts) wanted.push({ title: texts.withoutCuts, translator });
     for (const other of translators)
       if (other !== translator) wanted.push({ title: texts.otherModel(other.name), translator: other });
     const cards = [];
+    let whole = null;
     if (page.result.sentences.length) {
       for (const { title, translator: own } of wanted) {
         const { text } = await page.translateText(own, new Set(), signal);
         cards.push(this.createCard(title, text));
+        if (hasCuts && own === translator) whole = text;
       }
     }
     this.node.replaceChildren(...cards);
     this.node.hidden = !cards.length;
+    page.heads.showCutEffect(whole);
   }
 
   createCard(title, text) {
     const { page } = this;
     const isSame = text === page.result.text;
-    const words = compareWords(text, page.result.text).map(({ word, isNew }) =>
-      isNew ? element("mark", {}, word) : element("span", {}, word),
-    );
     return element(
       "div",
       { class: "card variant" },
       element("h2", { class: "name" }, title, isSame ? ` · ${page.texts.same}` : ""),
-      element("p", { lang: page.translator.languages.target }, ...words.flatMap((node) => [node, " "])),
+      element("p", { lang: page.translator.languages.target }, ...markWords(text, page.result.text)),
     );
   }
 }

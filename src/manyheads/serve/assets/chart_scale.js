@@ -2,6 +2,7 @@
 
 const TIME_SPACINGS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 const [MINUTE, HOUR] = [60, 3600]; // in seconds
+const [MAX_TICKS, TICK_ROOM] = [5, 60]; // of a horizontal axis; the pixels of a label
 
 export function formatNumber(value) {
   if (value === 0) return "0";
@@ -20,14 +21,15 @@ export function formatSeconds(seconds) {
 // The axes of a chart: {position(x), ticks, format}. `range` is [first pixel, last pixel].
 export function createStepAxis(values, range) {
   const [low, high] = findLimits(values);
-  const ticks = roundTicks(low, high, 5).filter((step) => step >= low && step <= high && Number.isInteger(step));
+  const ticks = roundTicks(low, high, countTicks(range)).filter((step) => step >= low && step <= high && Number.isInteger(step));
   const shown = ticks.length > 1 ? ticks : [...new Set([low, high])];
   return { position: createPosition(low, high, range), ticks: shown, format: (step) => step.toLocaleString("en") };
 }
 
 export function createTimeAxis(values, range) {
   const [low, high] = findLimits(values);
-  const spacing = TIME_SPACINGS.find((size) => (high - low) / size <= 5) ?? 86400 * Math.ceil((high - low) / 86400 / 5);
+  const count = countTicks(range);
+  const spacing = TIME_SPACINGS.find((size) => (high - low) / size <= count) ?? 86400 * Math.ceil((high - low) / 86400 / count);
   const ticks = [];
   for (let tick = Math.ceil(low / spacing) * spacing; tick <= high; tick += spacing) ticks.push(tick);
   return { position: createPosition(low, high, range), ticks, format: formatSeconds };
@@ -44,6 +46,10 @@ export function createLogarithmicAxis(values, range) {
   const [low, high] = findLimits(values.filter((value) => value > 0));
   const position = createPosition(Math.log10(low), Math.log10(high), range);
   return { position: (value) => position(Math.log10(Math.max(value, low))), ticks: logarithmicTicks(low, high), format: formatNumber };
+}
+
+function countTicks([first, last]) {
+  return Math.max(1, Math.min(MAX_TICKS, Math.floor((last - first) / TICK_ROOM)));
 }
 
 function findLimits(values) {

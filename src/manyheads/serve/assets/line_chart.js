@@ -3,38 +3,40 @@
 import { svgElement } from "./look/dom.js";
 import { createLinearAxis, createLogarithmicAxis, createStepAxis, createTimeAxis, formatNumber } from "./chart_scale.js";
 
-const [WIDTH, HEIGHT] = [560, 240];
+export const MAX_WIDTH = 560;
+const HEIGHT = 240;
 const [LEFT, RIGHT, TOP, BOTTOM] = [64, 16, 10, 30];
 const TICK = 5;
 const NEAR = 0.01; // of the width: how far a point may be from the cursor to be read
 
 // `lines` is [{name, series, color, points: [[x, value], ...], smoothed}], where x is a step or a time; `color` and
-// `smoothed` may be missing. `places` are the x of all charts that share an axis. onCursor(x) is called when the reader moves the cursor, and onRead(text) with the values
-// there. Returns the SVG, with moveTo(x) for the cursor of another chart.
-export function createChart({ lines, places, isLogarithmic, isTime, label, texts, onCursor, onRead }) {
+// `smoothed` may be missing. `places` are the x of all charts that share an axis, `width` the pixels to draw on.
+// onCursor(x) is called when the reader moves the cursor, and onRead(text) with the values there. Returns the SVG, with
+// moveTo(x) for the cursor of another chart.
+export function createChart({ lines, places, width, isLogarithmic, isTime, label, texts, onCursor, onRead }) {
   const points = lines.flatMap((line) => line.points);
   const createX = isTime ? createTimeAxis : createStepAxis;
   const createY = isLogarithmic ? createLogarithmicAxis : createLinearAxis;
-  const x = createX(places, [LEFT, WIDTH - RIGHT]);
+  const x = createX(places, [LEFT, width - RIGHT]);
   const y = createY(points.map(([, value]) => value), [HEIGHT - BOTTOM, TOP]);
   const cursor = svgElement("g", { class: "cursor" });
   const svg = svgElement(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "slider", tabindex: 0, "aria-label": label, "aria-valuemin": 0 },
-    createAxes(x, y),
+    { viewBox: `0 0 ${width} ${HEIGHT}`, role: "slider", tabindex: 0, "aria-label": label, "aria-valuemin": 0 },
+    createAxes(x, y, width),
     ...lines.flatMap((line) => createCurve(line, x, y)),
     cursor,
   );
-  const moveTo = addCursor({ svg, cursor, lines, x, y, texts, onCursor, onRead, isTime });
+  const moveTo = addCursor({ svg, cursor, lines, x, y, width, texts, onCursor, onRead, isTime });
   return { svg, moveTo };
 }
 
-function createAxes(x, y) {
+function createAxes(x, y, width) {
   const axes = svgElement("g", { class: "axis" });
   for (const value of y.ticks) {
     const height = y.position(value);
     axes.append(
-      svgElement("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: height, y2: height }),
+      svgElement("line", { x1: LEFT, x2: width - RIGHT, y1: height, y2: height }),
       svgElement("text", { x: LEFT - 6, y: height + 4, "text-anchor": "end" }, y.format(value)),
     );
   }
@@ -71,13 +73,13 @@ function paint(node, color, property) {
 }
 
 // How far from the cursor a point is read. Training is logged so often that the nearest point will do.
-function findTolerance(series, points, { position }) {
-  const near = NEAR * (WIDTH - LEFT - RIGHT);
+function findTolerance(series, points, { position }, width) {
+  const near = NEAR * (width - LEFT - RIGHT);
   if (series !== "train" || points.length < 2) return near;
   return Math.max(near, (position(points.at(-1)[0]) - position(points[0][0])) / (points.length - 1) / 2);
 }
 
-function addCursor({ svg, cursor, lines, x, y, texts, onCursor, onRead, isTime }) {
+function addCursor({ svg, cursor, lines, x, y, width, texts, onCursor, onRead, isTime }) {
   const places = [...new Set(lines.flatMap(({ points }) => points.map(([own]) => own)))].sort((a, b) => a - b);
   const last = places.length - 1;
   let index = last;
@@ -85,7 +87,7 @@ function addCursor({ svg, cursor, lines, x, y, texts, onCursor, onRead, isTime }
     const values = lines.flatMap(({ name, series, color, points }) => {
       const distance = ([own]) => Math.abs(x.position(own) - x.position(place));
       const nearest = points.reduce((best, point) => (distance(point) < distance(best) ? point : best), points[0]);
-      return distance(nearest) <= findTolerance(series, points, x) ? [{ name, series, color, point: nearest }] : [];
+      return distance(nearest) <= findTolerance(series, points, x, width) ? [{ name, series, color, point: nearest }] : [];
     });
     const reading = values.map(({ name, point }) => `${name} ${formatNumber(point[1])}`).join(", ");
     const text = `${isTime ? texts.time : texts.step} ${x.format(place)}: ${reading}`;
@@ -107,7 +109,7 @@ function addCursor({ svg, cursor, lines, x, y, texts, onCursor, onRead, isTime }
   read(places[last], false);
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
-    choose(findNearest(((event.clientX - box.left) / box.width) * WIDTH));
+    choose(findNearest(((event.clientX - box.left) / box.width) * width));
   });
   svg.addEventListener("keydown", (event) => {
     const [previous, next] = [index - 1, index + 1];

@@ -4,7 +4,7 @@
 import { element, isTouchScreen } from "./look/dom.js";
 import { get } from "./api_client.js";
 import { formatNumber } from "./chart_scale.js";
-import { createChart } from "./line_chart.js";
+import { MAX_WIDTH, createChart } from "./line_chart.js";
 import { Notice } from "./notice.js";
 
 const RELOAD_INTERVAL = 15000; // milliseconds
@@ -14,6 +14,7 @@ const SMOOTH = new Set(["learning_rate"]); // as it is
 const SERIES = ["train", "valid"];
 const RUN_COLORS = ["--run-1", "--run-2", "--run-3", "--run-4", "--run-5", "--run-6"]; // of server.css, in turn
 const MAX_SMOOTHING = 0.98;
+const CARD_PADDING = 44; // both sides, of server.css
 
 export class TrainingView {
   constructor(page) {
@@ -112,6 +113,11 @@ export class TrainingView {
     this.curves.replaceChildren(...figures);
   }
 
+  // A chart is scaled to its card. One that is narrower than usual is drawn narrower, so that its text stays readable.
+  get chartWidth() {
+    return Math.min(MAX_WIDTH, this.curves.clientWidth - CARD_PADDING) || MAX_WIDTH;
+  }
+
   // The lines of a metric, of all runs that are shown.
   listLines(metric) {
     const { texts } = this.page;
@@ -136,6 +142,7 @@ export class TrainingView {
     const chart = createChart({
       lines,
       places,
+      width: this.chartWidth,
       isLogarithmic: LOGARITHMIC.has(metric),
       isTime: this.state.axis === "time",
       label: texts.curveLabel(texts.metrics[metric], this.runs.map(({ name }) => name).join(", ")),
