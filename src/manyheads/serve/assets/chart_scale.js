@@ -2,7 +2,7 @@
 
 const TIME_SPACINGS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 const [MINUTE, HOUR] = [60, 3600]; // in seconds
-const [MAX_TICKS, TICK_ROOM] = [5, 60]; // of a horizontal axis; the pixels of a label
+const [MAX_TICKS, TICK_ROOM] = [5, 50]; // of a horizontal axis; the pixels of a label
 
 export function formatNumber(value) {
   if (value === 0) return "0";
