@@ -51,6 +51,15 @@ def open_page(pages: BrowserPages) -> OpenPage:
     return open_file
 
 
+def save_random_model(folder: Path, subwords: SubwordTokenizer, config: mh.Config) -> Path:
+    torch.manual_seed(0)
+    model = mh.Transformer(config.model)
+    randomize_weights(model)
+    weights, pair = checkpoint.collect_weights(model), SubwordPair(subwords, subwords)
+    checkpoint.save(folder, weights, pair, config, step=1, languages={"source": "en", "target": "ko"})
+    return folder
+
+
 def type_text(page: Any, text: str) -> None:
     page.fill("textarea", text)
     page.wait_for_selector(".unit")
@@ -303,6 +312,33 @@ def test_several_sentences_and_texts_without_words(open_page: OpenPage, path: Pa
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize(("locale", "message"), [("en-US", "at most 41"), ("ko-KR", "41개까지")])
+def test_a_sentence_that_is_too_long_is_explained_without_an_earlier_translation(
+    open_page: OpenPage, subwords: SubwordTokenizer, tmp_path: Path, locale: str, message: str
+) -> None:
+    config = mh.Config(
+        model=mh.TransformerConfig(
+            vocab_size=330, layers=1, d_model=16, d_ff=32, heads=4, positions="learned", max_positions=41
+        ),
+        data=mh.DataConfig(max_length=40),
+        decoding=mh.DecodingConfig(min_length=3, max_extra_length=6),
+    )
+    folders = [save_random_model(tmp_path / name, subwords, config) for name in ("model", "other")]
+    path = write_live_page(build_live_data(*folders, text=SOURCE), tmp_path / "page.html")
+    page = open_page(path, locale=locale)
+    page.wait_for_selector(".variant")
+    page.fill("textarea", "x" * 60)
+    page.wait_for_selector(".message")
+    assert message in page.locator(".message").inner_text()
+    assert page.locator(".unit, .token-chip, .variant").count() == 0
+    assert page.locator(".facts").inner_text() == ""
+    assert not page.locator("section.attention").is_visible()
+    type_text(page, SOURCE)
+    page.wait_for_selector("section.attention")
+    assert not page.locator(".message").is_visible()
+
+
+@pytest.mark.heavy
 def test_markup_in_a_text_stays_text(open_page: OpenPage, path: Path) -> None:
     page = open_page(path)
     type_text(page, "<img src=x onerror=alert(1)> <b>home</b>")
@@ -389,14 +425,9 @@ def test_fifty_tokens_and_six_layers_of_eight_heads_are_hovered_quickly(
         data=mh.DataConfig(max_length=100),
         decoding=mh.DecodingConfig(beam=1, min_length=50, max_extra_length=0),
     )
-    torch.manual_seed(0)
-    model = mh.Transformer(config.model)
-    randomize_weights(model)
-    pair, languages = SubwordPair(subwords, subwords), {"source": "en", "target": "ko"}
-    weights = checkpoint.collect_weights(model)
-    checkpoint.save(tmp_path / "model", weights, pair, config, step=1, languages=languages)
+    folder = save_random_model(tmp_path / "model", subwords, config)
     text = " ".join(["home"] * 49)
-    page = open_page(write_live_page(build_live_data(tmp_path / "model", text=text), tmp_path / "page.html"))
+    page = open_page(write_live_page(build_live_data(folder, text=text), tmp_path / "page.html"))
     page.wait_for_selector(".unit")
     page.wait_for_function("() => document.querySelectorAll('.head').length === 144")
     for view in ("lines", "map"):

@@ -10,12 +10,13 @@ import { SearchControls } from "./search_controls.js";
 import { SentenceWalk } from "./sentence_walk.js";
 import { TranslationView } from "./translation_view.js";
 import { ATTENTION_TYPES, headKey } from "./transformer.js";
-import { LiveTranslator, takeHead } from "./translator.js";
+import { LiveTranslator, SentenceTooLongError, takeHead } from "./translator.js";
 import { VariantList } from "./variant_list.js";
 
 const MAX_CACHED = 200; // translated sentences
 const DEFAULT_BEAM = 4;
 const NO_CUTS = new Set();
+const NO_RESULT = { segments: [], sentences: [], text: "" };
 
 // Until the browser has drawn; in a hidden page it never does.
 function waitForFrame() {
@@ -300,9 +301,16 @@ export class LivePage {
     this.walk.refresh();
   }
 
+  // The translation of an earlier text does not stay beside the message.
   showError(error) {
+    const { texts } = this;
+    this.result = NO_RESULT;
+    this.showResult();
+    this.showAttention();
+    this.variants.update();
     this.message.hidden = false;
-    this.message.textContent = this.texts.failed(error.message);
+    this.message.textContent =
+      error instanceof SentenceTooLongError ? texts.tooLong(error.numTokens, error.maxTokens) : texts.failed(error.message);
   }
 
   // The head of cross-attention that is sharpest on the most source tokens, the end not counted: the sum over columns
