@@ -113,6 +113,24 @@ def test_the_walk_in_the_page_follows_what_is_typed(open_page: OpenPage, path: P
         )
 
 
+def test_the_page_opens_with_the_sharpest_head_of_cross_attention(
+    open_page: OpenPage, path: Path, quantized: Path
+) -> None:
+    """As the attention page does: the head whose queries point at keys of their own, by any margin."""
+    page = open_page(path)
+    type_text(page, SOURCE)
+    pressed = page.locator('.head[aria-pressed="true"]')
+    pressed.wait_for()
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
+    subwords = translator.subwords.source
+    written = [subwords.pieces.index(piece) for piece in translator.translate(SOURCE, beam=4).tokens]
+    trace, _ = translator.engine.trace([*subwords.encode(SOURCE), EOS_ID], written)
+    maps_LHQK = np.stack([layer[0].numpy() for layer in trace.cross])
+    contrasts = (maps_LHQK - maps_LHQK.mean(2, keepdims=True)).max(3).mean(2)
+    layer, head = divmod(int(contrasts.argmax()), contrasts.shape[1])
+    assert pressed.get_attribute("data-key") == f"cross.{layer}.{head}"
+
+
 # ---- what the reader changes
 
 
@@ -324,7 +342,7 @@ def test_a_sentence_that_is_too_long_is_explained_without_an_earlier_translation
         decoding=mh.DecodingConfig(min_length=3, max_extra_length=6),
     )
     folders = [save_random_model(tmp_path / name, subwords, config) for name in ("model", "other")]
-    path = write_live_page(build_live_data(*folders, text=SOURCE), tmp_path / "page.html")
+    path = write_live_page(build_live_data(*folders, SOURCE), tmp_path / "page.html")
     page = open_page(path, locale=locale)
     page.wait_for_selector(".variant")
     page.fill("textarea", "x" * 60)

@@ -143,23 +143,3 @@ export const LIVE_TEXTS = {
     nothing: "글자나 숫자가 없어 번역할 것이 없습니다.",
   },
 };
-
-const LIVE_LANGUAGES = { en: "English", ko: "한국어" };
-
-export function listLanguages() {
-  return Object.entries(LIVE_LANGUAGES);
-}
-
-export function choosePageLanguage() {
-  const codes = navigator.languages.map((language) => language.slice(0, 2));
-  return codes.find((code) => code in LIVE_TEXTS) ?? "en";
-}
-
-// "en" as "English", in the language of the page.
-export function nameLanguage(code, pageLanguage) {
-  try {
-    return new Intl.DisplayNames([pageLanguage], { type: "language" }).of(code) ?? code;
-  } catch {
-    return code;
-  }
-}
