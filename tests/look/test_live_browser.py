@@ -51,6 +51,15 @@ def open_page(pages: BrowserPages) -> OpenPage:
     return open_file
 
 
+def save_random_model(folder: Path, subwords: SubwordTokenizer, config: mh.Config) -> Path:
+    torch.manual_seed(0)
+    model = mh.Transformer(config.model)
+    randomize_weights(model)
+    weights, pair = checkpoint.collect_weights(model), SubwordPair(subwords, subwords)
+    checkpoint.save(folder, weights, pair, config, step=1, languages={"source": "en", "target": "ko"})
+    return folder
+
+
 def type_text(page: Any, text: str) -> None:
     page.fill("textarea", text)
     page.wait_for_selector(".unit")
@@ -102,6 +111,24 @@ def test_the_walk_in_the_page_follows_what_is_typed(open_page: OpenPage, path: P
             " - value) < 1e-3",
             arg=float(np.exp(translator.attention(text, translation).candidates[0][0][1])),
         )
+
+
+def test_the_page_opens_with_the_sharpest_head_of_cross_attention(
+    open_page: OpenPage, path: Path, quantized: Path
+) -> None:
+    """As the attention page does: the head whose queries point at keys of their own, by any margin."""
+    page = open_page(path)
+    type_text(page, SOURCE)
+    pressed = page.locator('.head[aria-pressed="true"]')
+    pressed.wait_for()
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
+    subwords = translator.subwords.source
+    written = [subwords.pieces.index(piece) for piece in translator.translate(SOURCE, beam=4).tokens]
+    trace, _ = translator.engine.trace([*subwords.encode(SOURCE), EOS_ID], written)
+    maps_LHQK = np.stack([layer[0].numpy() for layer in trace.cross])
+    contrasts = (maps_LHQK - maps_LHQK.mean(2, keepdims=True)).max(3).mean(2)
+    layer, head = divmod(int(contrasts.argmax()), contrasts.shape[1])
+    assert pressed.get_attribute("data-key") == f"cross.{layer}.{head}"
 
 
 # ---- what the reader changes
@@ -337,6 +364,33 @@ def test_several_sentences_and_texts_without_words(open_page: OpenPage, path: Pa
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize(("locale", "message"), [("en-US", "at most 41"), ("ko-KR", "41개까지")])
+def test_a_sentence_that_is_too_long_is_explained_without_an_earlier_translation(
+    open_page: OpenPage, subwords: SubwordTokenizer, tmp_path: Path, locale: str, message: str
+) -> None:
+    config = mh.Config(
+        model=mh.TransformerConfig(
+            vocab_size=330, layers=1, d_model=16, d_ff=32, heads=4, positions="learned", max_positions=41
+        ),
+        data=mh.DataConfig(max_length=40),
+        decoding=mh.DecodingConfig(min_length=3, max_extra_length=6),
+    )
+    folders = [save_random_model(tmp_path / name, subwords, config) for name in ("model", "other")]
+    path = write_live_page(build_live_data(*folders, SOURCE), tmp_path / "page.html")
+    page = open_page(path, locale=locale)
+    page.wait_for_selector(".variant")
+    page.fill("textarea", "x" * 60)
+    page.wait_for_selector(".message")
+    assert message in page.locator(".message").inner_text()
+    assert page.locator(".unit, .token-chip, .variant").count() == 0
+    assert page.locator(".facts").inner_text() == ""
+    assert not page.locator("section.attention").is_visible()
+    type_text(page, SOURCE)
+    page.wait_for_selector("section.attention")
+    assert not page.locator(".message").is_visible()
+
+
+@pytest.mark.heavy
 def test_markup_in_a_text_stays_text(open_page: OpenPage, path: Path) -> None:
     page = open_page(path)
     type_text(page, "<img src=x onerror=alert(1)> <b>home</b>")
@@ -423,14 +477,9 @@ def test_fifty_tokens_and_six_layers_of_eight_heads_are_hovered_quickly(
         data=mh.DataConfig(max_length=100),
         decoding=mh.DecodingConfig(beam=1, min_length=50, max_extra_length=0),
     )
-    torch.manual_seed(0)
-    model = mh.Transformer(config.model)
-    randomize_weights(model)
-    pair, languages = SubwordPair(subwords, subwords), {"source": "en", "target": "ko"}
-    weights = checkpoint.collect_weights(model)
-    checkpoint.save(tmp_path / "model", weights, pair, config, step=1, languages=languages)
+    folder = save_random_model(tmp_path / "model", subwords, config)
     text = " ".join(["home"] * 49)
-    page = open_page(write_live_page(build_live_data(tmp_path / "model", text=text), tmp_path / "page.html"))
+    page = open_page(write_live_page(build_live_data(folder, text=text), tmp_path / "page.html"))
     page.wait_for_selector(".unit")
     page.wait_for_function("() => document.querySelectorAll('.head').length === 144")
     for view in ("lines", "map"):

@@ -12,10 +12,12 @@ import pytest
 import manyheads as mh
 from manyheads.look.forward_walk import walk_model
 from manyheads.look.html import write_walk_page
+from manyheads.text.subwords import SubwordTokenizer
 from support.browser import BrowserPages
 from support.walk_models import CONFIGS, SOURCE, TARGET, make_translator
 
 OpenWalk = Callable[..., Any]
+IDS = ["post", "pre", "additive", "batch"]
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
@@ -63,7 +65,7 @@ def test_the_calculation_of_every_phase_ends_in_the_number_of_the_model(open_wal
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("changes", CONFIGS[1:], ids=["pre", "additive", "batch"])
+@pytest.mark.parametrize("changes", CONFIGS[1:], ids=IDS[1:])
 def test_the_calculations_of_other_configurations_are_correct(
     open_walk: OpenWalk, subwords: Any, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
@@ -127,6 +129,45 @@ def test_the_diagram_leads_through_the_model_with_the_keyboard(open_walk: OpenWa
     page.locator(".token-row .chip").nth(3).click()
     assert page.locator('.token-row [aria-pressed="true"]').count() == 1
     assert page.locator(".marker text").text_content() == page.locator(".token-row .chip").nth(3).inner_text()
+
+
+NAMES = [  # by configuration: the embedding, what follows a sublayer, and what the scores are said to be
+    ("Embedding + position", "Add & norm", "Dividing by √d_k"),
+    ("Embedding + position", "Add", "Dividing by √d_k"),
+    ("Embedding", "Add & norm", "tanh"),
+    ("Embedding + position", "Batch norm", "does not divide"),
+]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("changes", "names"), list(zip(CONFIGS, NAMES, strict=True)), ids=IDS)
+def test_the_diagram_and_its_texts_are_those_of_the_model(
+    open_walk: OpenWalk,
+    subwords: SubwordTokenizer,
+    tmp_path: Path,
+    changes: dict[str, Any],
+    names: tuple[str, str, str],
+) -> None:
+    """A model without positions adds none; without residuals nothing is added back; pre-norm only adds."""
+    translator = make_translator(subwords, **changes)
+    page = open_walk(write_walk_page(walk_model(translator, SOURCE, TARGET), tmp_path / "walk.html"))
+    embedding, after, scores = names
+    for stack in ("encoder", "decoder"):
+        for block, name in (("embedding", embedding), ("self_add", after), ("feed_forward_add", after)):
+            label = page.locator(f'[data-block="{stack}.{block}"]').get_attribute("aria-label")
+            assert label == f"{stack.capitalize()}: {name}"
+    assert page.locator(".architecture .plus").count() == (2 if "position" in embedding else 0)
+    residuals = page.locator(".architecture path.wire").evaluate_all(
+        "paths => paths.filter(path => /H.*V.*H/.test(path.getAttribute('d'))).length"
+    )
+    assert residuals == (5 if "Add" in after else 0) + 1, "with the line from the encoder to the decoder"
+    page.locator('[data-block="encoder.self"]').click()
+    page.locator(".phases button").nth(1).click()
+    assert scores in page.locator(".about-phase").inner_text()
+    page.locator('[data-block="encoder.self_add"]').click()
+    about = page.locator(".about-phase").inner_text()
+    assert ("added back" in about) == ("Add" in after)
+    assert ("mean 0" in about) == (after == "Add & norm")
 
 
 @pytest.mark.heavy

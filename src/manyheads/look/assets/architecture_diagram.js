@@ -60,12 +60,9 @@ export class ArchitectureDiagram {
     );
   }
 
-  get hasFinalNorms() {
-    return this.stations.some(({ block }) => block === "decoder_norm");
-  }
-
-  isShown(stack, block) {
-    return this.stations.some((station) => station.stack === stack && station.block === block);
+  // The first station of a block; the same block of every layer has the same label.
+  findStation(stack, block) {
+    return this.stations.find((station) => station.stack === stack && station.block === block);
   }
 
   createStack(stack) {
@@ -73,7 +70,7 @@ export class ArchitectureDiagram {
     const x = COLUMNS[stack] - 10;
     const box = { x, y: top, width: BLOCK_WIDTH + 20, height: bottom - top, rx: 9 };
     const shadows = this.stacks[stack] > 1 ? [5, 2.5].map((d) => ({ ...box, x: x + d, y: top - d })) : [];
-    const blocks = Object.keys(LAYOUT[stack]).filter((block) => this.isShown(stack, block));
+    const blocks = Object.keys(LAYOUT[stack]).filter((block) => this.findStation(stack, block));
     return [
       ...[...shadows, box].map((shape) => svgElement("rect", { ...shape, class: "stack" })),
       ...blocks.map((block) => this.createBlock(stack, block)),
@@ -84,7 +81,7 @@ export class ArchitectureDiagram {
   createBlock(stack, block) {
     const [y, height, color] = LAYOUT[stack][block];
     const x = COLUMNS[stack];
-    const lines = this.texts.blocks[block === "self" && stack === "decoder" ? "masked" : block];
+    const lines = this.texts.blocks[this.findStation(stack, block).label];
     const name = `${this.texts[stack]}: ${lines.join(" ")}`;
     const middle = y + height / 2 - (lines.length - 1) * 6.5;
     const node = svgElement(
@@ -151,7 +148,7 @@ export class ArchitectureDiagram {
       wires.push(wire(`M${center(stack)} 444V${top}`));
       for (const part of ["self", "cross", "feed_forward"]) {
         const sublayer = LAYOUT[stack][part];
-        if (!sublayer) continue;
+        if (!sublayer || !this.hasResidual(stack, part)) continue;
         const add = LAYOUT[stack][`${part}_add`];
         const from = sublayer[0] + sublayer[1] + 8;
         const to = add[0] + add[1] / 2;
@@ -167,6 +164,10 @@ export class ArchitectureDiagram {
     return wires;
   }
 
+  hasResidual(stack, part) {
+    return Boolean(this.findStation(stack, `${part}_add`)?.label.startsWith("add"));
+  }
+
   createCaptions() {
     const { texts } = this;
     const text = (x, y, content) => svgElement("text", { x, y, class: "caption", "text-anchor": "middle" }, content);
@@ -179,7 +180,7 @@ export class ArchitectureDiagram {
       ];
     };
     return [
-      ...(this.hasPositions === false ? [] : [...plus("encoder"), ...plus("decoder")]),
+      ...["encoder", "decoder"].filter((stack) => this.findStation(stack, "embedding").label === "embedding").flatMap(plus),
       text(COLUMNS.encoder + BLOCK_WIDTH / 2, 456, texts.inputs),
       text(COLUMNS.decoder + BLOCK_WIDTH / 2, 456, texts.outputs),
       text(COLUMNS.decoder + BLOCK_WIDTH / 2, 10, texts.probabilitiesCaption),

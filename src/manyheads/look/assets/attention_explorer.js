@@ -12,11 +12,12 @@ import { HeadNavigator, showMapTooltip } from "./head_navigator.js";
 import { createHeatmapScene } from "./heatmap.js";
 import { createLineScene } from "./line_diagram.js";
 import { drawMeasures } from "./measures_table.js";
+import { preferredLanguage } from "./page_languages.js";
 import { Picture } from "./picture.js";
 import { createHoverTable } from "./hover_table.js";
 import { joinScenes } from "./scene.js";
 import { renderSvg } from "./svg_renderer.js";
-import { TEXTS, preferredLanguage } from "./texts.js";
+import { TEXTS } from "./texts.js";
 import { allHeads, fromFragment, initialState, limitLayers, toFragment } from "./view_state.js";
 import { drawWeights } from "./weights_table.js";
 

@@ -1,8 +1,8 @@
 // The header and the controls: languages, views, layers, heads, and the search for heads like the figures.
 
 import { element } from "./dom.js";
+import { LANGUAGES } from "./page_languages.js";
 import { createSentencePair } from "./sentence_pair.js";
-import { LANGUAGES } from "./texts.js";
 import { VIEWS, allHeads, attentionTypes } from "./view_state.js";
 
 // `actions` holds change(difference), compareHeads(enabled), changeCompared(index, value), toggleHead(head) and

@@ -3,6 +3,7 @@
 import { element, svgElement } from "./dom.js";
 import { headRole } from "./head_roles.js";
 import { truncateText } from "./scene.js";
+import { drawThumbnail } from "./thumbnail.js";
 
 const observers = new WeakMap(); // the observer of the cards in each container
 
@@ -11,15 +12,9 @@ export function stopObserving(container) {
   observers.delete(container);
 }
 
-// A map as an image with one pixel per weight, relative to the largest: a head that spreads its weight is visible too.
 export function createThumbnail(map, color) {
-  const canvas = element("canvas", { width: map.columns, height: map.rows, "aria-hidden": "true" });
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(map.columns, map.rows);
-  const [red, green, blue] = [1, 3, 5].map((start) => parseInt(color.slice(start, start + 2), 16));
-  const max = map.weights.reduce((largest, weight) => Math.max(largest, weight), 1e-9);
-  map.weights.forEach((weight, n) => image.data.set([red, green, blue, Math.round((255 * weight) / max)], 4 * n));
-  context.putImageData(image, 0, 0);
+  const canvas = element("canvas", { "aria-hidden": "true" });
+  drawThumbnail(canvas, map, color);
   canvas.className = map.columns > 60 ? "" : "pixelated"; // a large map is scaled down, and must be smoothed
   return canvas;
 }

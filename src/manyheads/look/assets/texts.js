@@ -154,10 +154,3 @@ export const TEXTS = {
     hiddenLines: "0.01보다 약한 선과, 선이 4000개를 넘을 때 가장 약한 선들은 그리지 않습니다.",
   },
 };
-
-export const LANGUAGES = { en: "English", ko: "한국어" };
-
-export function preferredLanguage() {
-  const codes = navigator.languages.map((language) => language.slice(0, 2));
-  return codes.find((code) => code in TEXTS) ?? "en";
-}

@@ -1,6 +1,7 @@
 // The state of the view as one plain object, and its form as a URL fragment.
 
 import { findTellingHead } from "./head_roles.js";
+import { LANGUAGES } from "./page_languages.js";
 
 export const VIEWS = ["lines", "head", "grid", "table"];
 // encoder, decoder and cross, as far as the model has them.
@@ -89,6 +90,6 @@ export function fromFragment(fragment, data) {
   const token = parseNumbers(get("token"));
   const side = data.sides[state.attention][token[0]];
   if (side && (state.words ? data.words : data.tokens)[side][token[1]] !== undefined) state.token = token;
-  if (["en", "ko"].includes(get("language"))) state.language = get("language");
+  if (Object.hasOwn(LANGUAGES, get("language"))) state.language = get("language");
   return limitLayers(state, data);
 }

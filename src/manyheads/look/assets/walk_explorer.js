@@ -213,7 +213,7 @@ class WalkExplorer {
   drawStage() {
     const { texts, station, phase, parts, data } = this;
     const stackName = texts[station.stack];
-    const blockName = texts.blocks[station.block === "self" && station.stack === "decoder" ? "masked" : station.block].join(" ");
+    const blockName = texts.blocks[station.label].join(" ");
     const isInLayer = !["embedding", "linear", "softmax", "encoder_norm", "decoder_norm"].includes(station.block);
     const [title, about] = texts.phases[phase.name];
     parts.where.textContent = `${isInLayer ? texts.layerOf(stackName, station.layer + 1, data.stacks[station.stack]) : stackName} · ${blockName}`;

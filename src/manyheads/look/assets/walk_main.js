@@ -1,8 +1,9 @@
 // Entry point of the single-file walk, which embeds the data of every layer as JSON.
 
 import { element } from "./dom.js";
+import { LANGUAGES, preferredLanguage } from "./page_languages.js";
 import { createSentencePair } from "./sentence_pair.js";
-import { LANGUAGES, TEXTS, preferredLanguage } from "./texts.js";
+import { TEXTS } from "./texts.js";
 import { showWalk } from "./walk_explorer.js";
 
 const layersByStack = JSON.parse(document.getElementById("walk-data").textContent);

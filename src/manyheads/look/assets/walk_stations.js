@@ -5,10 +5,11 @@
 
 const SUBLAYERS = { encoder: ["self", "feed_forward"], decoder: ["self", "cross", "feed_forward"] };
 
-// `config` is the data of any layer. A station: {stack, layer, block, phases}; layer is null outside the layers.
+// `config` is the data of any layer. A station: {stack, layer, block, label, phases}; `label` names its block in the texts.
 export function listStations(config) {
   const stations = [];
-  const add = (stack, layer, block, phases) => phases.length && stations.push({ stack, layer, block, phases });
+  const add = (stack, layer, block, phases) =>
+    phases.length && stations.push({ stack, layer, block, label: labelBlock(stack, block, phases), phases });
   for (const stack of ["encoder", "decoder"]) {
     add(stack, 0, "embedding", [embeddingPhase(config)]);
     for (let layer = 0; layer < config.stacks[stack]; layer++) {
@@ -26,19 +27,27 @@ export function listStations(config) {
   return stations;
 }
 
+// What a block does in this model: that of an embedding and of what follows a sublayer is its only phase.
+function labelBlock(stack, block, [{ name }]) {
+  if (block === "self" && stack === "decoder") return "masked";
+  return block === "embedding" || block.endsWith("_add") ? name : block;
+}
+
 function embeddingPhase({ positions }) {
-  if (positions === "none") return { name: "embedding", panels: ["embedding.embedding"], main: "embedding.embedding" };
+  if (positions === "none") return { name: "plain_embedding", panels: ["embedding.embedding"], main: "embedding.embedding" };
   const panels = ["embedding.embedding", "embedding.position", "embedding.sum"];
   return { name: "embedding", panels, main: "embedding.sum" };
 }
 
-function attentionPhases(part, { norm }) {
+const SCORE_PHASES = { "scaled-dot": "scores", dot: "dot_scores", additive: "additive_scores" };
+
+function attentionPhases(part, { norm, attention }) {
   const step = (name) => `${part}.${name}`;
   const inputs = [...(norm === "pre" ? [`x:${part}`] : []), `y:${part}`, ...(part === "cross" ? ["cross.memory"] : [])];
   const [query, key, value, scores, weights] = ["query", "key", "value", "scores", "weights"].map(step);
   return [
     { name: "projections", panels: [...inputs, query, key, value], main: query },
-    { name: "scores", panels: [query, key, scores], main: scores },
+    { name: SCORE_PHASES[attention], panels: [query, key, scores], main: scores },
     { name: "softmax", panels: [scores, weights], main: weights },
     { name: "mix", panels: [weights, value, step("heads")], main: step("heads") },
     { name: "join", panels: [step("concat"), step("project")], main: step("project") },
@@ -51,10 +60,13 @@ function feedForwardPhase({ norm }) {
   return { name: "feed_forward", panels, main: "feed_forward.hidden" };
 }
 
-function addPhases(part, { norm, residuals }) {
+function addPhases(part, { norm, normalization, residuals }) {
+  const isNormed = norm === "post";
+  const parts = [...(residuals ? ["add"] : []), ...(isNormed ? [normalization === "batch" ? "batch_norm" : "norm"] : [])];
+  if (!parts.length) return [];
   const add = residuals ? [`x:${part}`, `out:${part}`, `${part}.add`] : [`out:${part}`];
-  const panels = norm === "post" ? [...add, `${part}.norm`] : add;
-  return residuals || norm === "post" ? [{ name: norm === "post" ? "add_norm" : "add", panels, main: panels.at(-1) }] : [];
+  const panels = isNormed ? [...add, `${part}.norm`] : add;
+  return [{ name: parts.join("_"), panels, main: panels.at(-1) }];
 }
 
 function finalNormPhase() {

@@ -1,11 +1,12 @@
 // Every head as a small map, and the chosen one large. Heads can be cut.
 
-import { element } from "../assets/dom.js";
+import { element, isTouchScreen } from "../assets/dom.js";
 import { headRole } from "../assets/head_roles.js";
 import { createHeatmapScene } from "../assets/heatmap.js";
 import { createLineScene } from "../assets/line_diagram.js";
 import { measureMap } from "../assets/map_measures.js";
 import { Picture } from "../assets/picture.js";
+import { drawThumbnail } from "../assets/thumbnail.js";
 import { readableTokens } from "../assets/token_text.js";
 import { BOS_ID, EOS_ID } from "./subwords.js";
 import { ATTENTION_TYPES, headKey } from "./transformer.js";
@@ -57,7 +58,6 @@ export class HeadView {
 
   createLayout() {
     const { texts } = this.page;
-    const isTouch = matchMedia("(hover: none)").matches;
     return element(
       "section",
       { class: "card attention", "aria-label": texts.attention },
@@ -87,7 +87,7 @@ export class HeadView {
           this.cutEffect,
           this.container,
           this.status,
-          element("p", { class: "hint" }, isTouch ? texts.pictureHintTouch : texts.pictureHint),
+          element("p", { class: "hint" }, isTouchScreen() ? texts.pictureHintTouch : texts.pictureHint),
         ),
       ),
     );
@@ -361,19 +361,4 @@ export class HeadView {
     const weight = (100 * weights[row * columns + column]).toFixed(1);
     this.status.textContent = `“${queries[row]}” → “${keys[column]}”: ${weight} %`;
   }
-}
-
-// One pixel per weight, relative to the largest of the head.
-function drawThumbnail(canvas, { rows, columns, weights }, color) {
-  [canvas.width, canvas.height] = [columns, rows];
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(columns, rows);
-  const channels = [1, 3, 5].map((start) => parseInt(color.slice(start, start + 2), 16));
-  let largest = 1e-9;
-  for (let index = 0; index < weights.length; index++) if (weights[index] > largest) largest = weights[index];
-  for (let index = 0; index < weights.length; index++) {
-    [image.data[4 * index], image.data[4 * index + 1], image.data[4 * index + 2]] = channels;
-    image.data[4 * index + 3] = Math.round((255 * weights[index]) / largest);
-  }
-  context.putImageData(image, 0, 0);
 }

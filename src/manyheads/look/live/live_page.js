@@ -4,18 +4,21 @@
 // the latest change wins.
 
 import { element } from "../assets/dom.js";
+import { measureContrast } from "../assets/head_roles.js";
+import { LANGUAGES, languageName, preferredLanguage } from "../assets/page_languages.js";
 import { HeadView } from "./head_view.js";
-import { LIVE_TEXTS, choosePageLanguage, listLanguages, nameLanguage } from "./live_texts.js";
+import { LIVE_TEXTS } from "./live_texts.js";
 import { SearchControls } from "./search_controls.js";
 import { SentenceWalk } from "./sentence_walk.js";
 import { TranslationView } from "./translation_view.js";
 import { ATTENTION_TYPES, headKey } from "./transformer.js";
-import { LiveTranslator, takeHead } from "./translator.js";
+import { LiveTranslator, SentenceTooLongError, takeHead } from "./translator.js";
 import { VariantList } from "./variant_list.js";
 
 const MAX_CACHED = 200; // translated sentences
 const DEFAULT_BEAM = 4;
 const NO_CUTS = new Set();
+const NO_RESULT = { segments: [], sentences: [], text: "" };
 
 // Until the browser has drawn; in a hidden page it never does.
 function waitForFrame() {
@@ -33,7 +36,7 @@ export class LivePage {
     this.cache = new Map();
     this.tasks = new Map(); // by name, the AbortController of the latest
     this.state = {
-      language: choosePageLanguage(),
+      language: preferredLanguage(),
       text: data.text,
       model: 0,
       beam: this.translators[0].decoding.beam > 1 ? DEFAULT_BEAM : 1,
@@ -103,12 +106,12 @@ export class LivePage {
 
   languageNames() {
     const { source, target } = this.translator.languages;
-    return [source, target].map((code) => nameLanguage(code, this.state.language));
+    return [source, target].map((code) => languageName(code, this.state.language));
   }
 
   createHeader() {
     const { texts, state } = this;
-    const options = listLanguages().map(([code, name]) =>
+    const options = Object.entries(LANGUAGES).map(([code, name]) =>
       element("option", { value: code, selected: code === state.language, lang: code }, name),
     );
     const language = element(
@@ -303,22 +306,25 @@ export class LivePage {
     this.walk.refresh();
   }
 
+  // The translation of an earlier text does not stay beside the message.
   showError(error) {
+    const { texts } = this;
+    this.result = NO_RESULT;
+    this.showResult();
+    this.showAttention();
+    this.variants.update();
     this.message.hidden = false;
-    this.message.textContent = this.texts.failed(error.message);
+    this.message.textContent =
+      error instanceof SentenceTooLongError ? texts.tooLong(error.numTokens, error.maxTokens) : texts.failed(error.message);
   }
 
-  // The head of cross-attention that is sharpest on the most source tokens, the end not counted: the sum over columns
-  // of their largest weight. A head that always looks at the same token has little of it.
+  // The head of cross-attention whose queries point at keys of their own most clearly.
   findSharpestHead() {
-    let best = { score: -1 };
+    let best = { contrast: -Infinity };
     this.attention.maps.cross.forEach((map, layer) => {
       for (let head = 0; head < map.heads; head++) {
-        const { columns, weights } = takeHead(map, head);
-        const largest = new Float32Array(columns);
-        weights.forEach((weight, index) => (largest[index % columns] = Math.max(largest[index % columns], weight)));
-        const score = largest.subarray(0, -1).reduce((sum, weight) => sum + weight, 0);
-        if (score > best.score) best = { score, layer, head };
+        const contrast = measureContrast(takeHead(map, head));
+        if (contrast > best.contrast) best = { contrast, layer, head };
       }
     });
     return { attention: "cross", layer: best.layer, head: best.head };

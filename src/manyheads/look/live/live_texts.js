@@ -73,6 +73,7 @@ export const LIVE_TEXTS = {
     ...ROLE_TEXTS.en,
     ...TOKEN_TEXTS.en,
     failed: (message) => `This text cannot be translated: ${message}.`,
+    tooLong: (tokens, limit) => `A sentence has ${tokens} tokens, but the model reads at most ${limit}. Write a shorter one.`,
     nothing: "There is nothing to translate: the text has no letters or digits.",
   },
   ko: {
@@ -144,26 +145,7 @@ export const LIVE_TEXTS = {
     ...ROLE_TEXTS.ko,
     ...TOKEN_TEXTS.ko,
     failed: (message) => `이 글은 번역할 수 없습니다: ${message}.`,
+    tooLong: (tokens, limit) => `한 문장이 토큰 ${tokens}개인데, 모델은 ${limit}개까지 읽습니다. 더 짧게 쓰세요.`,
     nothing: "글자나 숫자가 없어 번역할 것이 없습니다.",
   },
 };
-
-const LIVE_LANGUAGES = { en: "English", ko: "한국어" };
-
-export function listLanguages() {
-  return Object.entries(LIVE_LANGUAGES);
-}
-
-export function choosePageLanguage() {
-  const codes = navigator.languages.map((language) => language.slice(0, 2));
-  return codes.find((code) => code in LIVE_TEXTS) ?? "en";
-}
-
-// "en" as "English", in the language of the page.
-export function nameLanguage(code, pageLanguage) {
-  try {
-    return new Intl.DisplayNames([pageLanguage], { type: "language" }).of(code) ?? code;
-  } catch {
-    return code;
-  }
-}

@@ -20,6 +20,13 @@ import { decodeBase64, readTensors } from "./tensors.js";
 
 const NUM_CANDIDATES = 5;
 
+export class SentenceTooLongError extends RangeError {
+  constructor(numTokens, maxTokens) {
+    super(`a sentence of ${numTokens} tokens, but the model reads at most ${maxTokens}`);
+    Object.assign(this, { numTokens, maxTokens });
+  }
+}
+
 export class LiveTranslator {
   constructor({ name, languages, config, decoding, tensors, weights, subwords, max_length: maxLength, ...walk }) {
     Object.assign(this, { name, languages, config, maxLength, colors: walk.colors, code: walk.code });
@@ -108,8 +115,7 @@ export class LiveTranslator {
 
   checkLength(ids) {
     const { maxPositions } = this.model;
-    if (ids.length > maxPositions)
-      throw new RangeError(`a sentence of ${ids.length} tokens, but the model reads at most ${maxPositions}`);
+    if (ids.length > maxPositions) throw new SentenceTooLongError(ids.length, maxPositions);
     return ids;
   }
 

@@ -1,13 +1,14 @@
 // The page of the server: its views, its language and the state that they share.
 
 import { element } from "./look/dom.js";
+import { LANGUAGES } from "./look/page_languages.js";
 import { get, setApiKey } from "./api_client.js";
 import { AttentionView } from "./attention_view.js";
 import { Notice } from "./notice.js";
 import { loadLanguage, saveLanguage } from "./page_language.js";
 import { THEMES, applyTheme, loadTheme, saveTheme } from "./page_theme.js";
 import { readLink } from "./shared_link.js";
-import { LANGUAGES, TEXTS } from "./texts.js";
+import { TEXTS } from "./texts.js";
 import { TrainingView } from "./training_view.js";
 import { TranslateView } from "./translate_view.js";
 import { WalkView } from "./walk_view.js";

@@ -1,6 +1,6 @@
-// The language of the page, kept in the browser's storage, and the names of languages in it.
+// The language of the page, kept in the browser's storage.
 
-import { preferredLanguage } from "./look/texts.js";
+import { preferredLanguage } from "./look/page_languages.js";
 import { TEXTS } from "./texts.js";
 
 const STORAGE_KEY = "manyheads-language";
@@ -23,14 +23,5 @@ export function saveLanguage(language) {
     localStorage.setItem(STORAGE_KEY, language);
   } catch {
     // The next visit uses the browser's language.
-  }
-}
-
-// The name of a language, written in the language of the page.
-export function languageName(code, language, fallback = code) {
-  try {
-    return new Intl.DisplayNames([language], { type: "language" }).of(code) ?? fallback;
-  } catch {
-    return fallback; // not a language tag
   }
 }

@@ -281,4 +281,3 @@ const KO = {
 };
 
 export const TEXTS = { en: EN, ko: KO };
-export const LANGUAGES = { en: "English", ko: "한국어" };

@@ -1,11 +1,11 @@
 // The translate view: languages, the text, its translation as it is typed, and files. Each part has a module of its own.
 
 import { element } from "./look/dom.js";
+import { languageName } from "./look/page_languages.js";
 import { AlternativeList } from "./alternative_list.js";
 import { post, retryWhileBusy, sleep } from "./api_client.js";
 import { FileTranslation } from "./file_translation.js";
 import { Notice } from "./notice.js";
-import { languageName } from "./page_language.js";
 import { createLink } from "./shared_link.js";
 import { SourceEditor } from "./source_editor.js";
 import { TranslationResult } from "./translation_result.js";

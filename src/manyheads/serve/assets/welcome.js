@@ -1,7 +1,7 @@
 // A hello for visitors: what the model was trained on, and sentences of its test set to try.
 
 import { element } from "./look/dom.js";
-import { languageName } from "./page_language.js";
+import { languageName } from "./look/page_languages.js";
 
 export class Welcome {
   constructor(page, onChoose) {
