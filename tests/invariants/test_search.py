@@ -15,7 +15,7 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.config import EOS_ID
-from manyheads.search.constraints import mask_repeated_ngrams
+from manyheads.search.constraints import count_met_tokens, mask_repeated_ngrams
 from manyheads.search.driver import iterate_results, search
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request, SearchLimits, length_penalty
 from manyheads.search.scheduler import ListQueue, QueuedRequest
@@ -309,6 +309,22 @@ def test_required_phrases_occur(
         if len(phrase) == 1:
             assert len(places) >= phrases.count(phrase)
     assert results[0].log_probability == pytest.approx(force_decode(key, text), abs=1e-4)
+
+
+def test_phrases_are_counted_a_few_times_for_each_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each token that may follow: a phrase of n tokens has n hypotheses with n of them each."""
+    counted: list[int] = []
+
+    def count(written: list[int], required: Any) -> int:
+        counted.append(len(written))
+        return count_met_tokens(written, required)
+
+    monkeypatch.setattr("manyheads.search.constraints.count_met_tokens", count)
+    phrase, beam = (4, 0, 4, 3) * 5, 21
+    own = DecodingConstraints(25, required_phrases=(phrase,))
+    text = search_scripted([1], [own], mh.DecodingConfig(beam=beam), words=200)[0][0].tokens
+    assert phrase in [tuple(text[n : n + len(phrase)]) for n in range(len(text))]
+    assert len(counted) <= 9 * beam * 27
 
 
 def test_only_word_starts_follow_a_whole_word_phrase() -> None:

@@ -24,6 +24,7 @@ from manyheads.serve.limits import ServerLimits
 from manyheads.serve.queue import JobQueue
 from manyheads.serve.served_model import ServedModel, name_models
 from manyheads.serve.translation_tasks import TranslateTask
+from manyheads.text.term_matching import Glossary
 
 
 @dataclass
@@ -383,6 +384,32 @@ def test_requests_with_too_much_work_are_refused(model: ServedModel) -> None:
         assert len(await queue.submit(TranslateTask(model), [LONG] * 12).future) == 12
 
     run(queue, scenario())
+
+
+def test_what_a_request_forces_counts_as_work(model: ServedModel) -> None:
+    """Each token of a required phrase is a hypothesis more, and a prefix is decoded for every sentence."""
+    queue = JobQueue(ServerLimits(max_beam_tokens=2000))
+    long_term, short_term = Glossary({"home": "x" * 300}), Glossary({"home": "x" * 10})
+
+    async def scenario() -> None:
+        for task, text, message in (
+            (TranslateTask(model, glossary=long_term), "We go home.", "times hypotheses, but the maximum"),
+            (TranslateTask(model, glossary=Glossary({"home": "x" * 900})), "We go home.", "tokens, but the"),
+            (TranslateTask(model, prefix="x" * 900), "We go home.", "tokens, but the maximum is 500"),
+            (TranslateTask(model, prefix="x" * 90), "We go home.\n" * 9, "tokens, but the maximum is 500"),
+        ):
+            with pytest.raises(RequestError, match=message):
+                await queue.submit(task, [text]).future
+        for task in (TranslateTask(model, glossary=short_term), TranslateTask(model, prefix="x" * 90)):
+            assert len(await queue.submit(task, ["We go home."]).future) == 1
+
+    run(queue, scenario())
+
+
+def test_a_sentence_with_a_long_required_phrase_is_large() -> None:
+    constraints = DecodingConstraints(200, prefix=(4, 5), required_phrases=((6,) * 60, (7,) * 39))
+    sentences = [SentenceJob("a", Request([5, 6], own)) for own in (constraints, DecodingConstraints(9))]
+    assert Decoding(mh.DecodingConfig(beam=4), "total", sentences).num_tokens == 103 * 100 + 2 * 4
 
 
 def make_joining_job(client: str, num_sentences: int) -> JoiningJob:

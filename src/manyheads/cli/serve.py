@@ -76,7 +76,10 @@ MaxTexts = Annotated[int, typer.Option(help="Maximum texts per request.")]
 MaxAlternatives = Annotated[int, typer.Option(help="Maximum alternatives of a text.")]
 MaxSentences = Annotated[int, typer.Option(help="Maximum sentences of all texts of a request.")]
 MaxBeamTokens = Annotated[
-    int, typer.Option(help="Maximum source tokens of a request, times the hypotheses of the search.")
+    int,
+    typer.Option(
+        help="Maximum tokens of a request, with prefix and terms, times the hypotheses of the search."
+    ),
 ]
 MaxGlossaryTerms = Annotated[int, typer.Option(help="Maximum terms of a glossary in a request.")]
 MaxBodyBytes = Annotated[int, typer.Option(help="Maximum bytes of a request body.")]

@@ -25,7 +25,6 @@ from manyheads.model.encoder_decoder import Trace
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch
 from manyheads.packed import Packed
-from manyheads.search.constraints import widen_beam
 from manyheads.search.driver import check_constraints, is_branching, iterate_results
 from manyheads.search.options import Hypothesis, Request, SearchLimits
 from manyheads.search.request_source import RequestSource
@@ -185,8 +184,8 @@ class TorchEngine:
         def key(request: Request) -> GroupKey:
             own = request.constraints
             if shortlist is not None and shortlist.covers(request.source):
-                return GroupKey(widen_beam(own, config.beam), False, uses_shortlist=True)
-            return plain if is_plain(own) else GroupKey(widen_beam(own, config.beam), False)
+                return GroupKey(own.widen_beam(config.beam), False, uses_shortlist=True)
+            return plain if is_plain(own) else GroupKey(own.widen_beam(config.beam), False)
 
         min_waiting = GPU_MIN_WAITING if self.device.type == "cuda" else MIN_WAITING
         check = self._create_check(config)

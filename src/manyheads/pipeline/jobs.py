@@ -39,8 +39,8 @@ class Decoding:
 
     @property
     def num_tokens(self) -> int:
-        """Source tokens times the hypotheses of each: what decoding costs."""
-        return self.config.num_hypotheses * sum(len(own.request.source) for own in self.sentences)
+        """The tokens of the sentences times the hypotheses of each: what decoding costs."""
+        return sum(own.request.count_beam_tokens(self.config.num_hypotheses) for own in self.sentences)
 
 
 class SentenceJob:

@@ -103,12 +103,6 @@ def limit_candidate_lengths(
 # ---- required phrases
 
 
-def widen_beam(constraints: DecodingConstraints, beam: int) -> int:
-    """Return a beam with a hypothesis for each required token and one without, or wider."""
-    num_required = sum(map(len, constraints.required_phrases))
-    return max(beam, 1 + num_required) if num_required else beam
-
-
 @dataclass(frozen=True)
 class Continuation:
     """One way to continue a sentence that has required phrases."""
@@ -151,16 +145,22 @@ def list_continuations(
     state: BeamState, sentence: int, length: int, log_p_WK: Tensor, constraints: DecodingConstraints
 ) -> list[Continuation]:
     required, prefix = constraints.required_phrases, constraints.prefix
-    num_required = sum(map(len, required))
+    num_required = constraints.num_required
+    required_tokens = {token for phrase in required for token in phrase}
     options = []
     for row, score in enumerate(state.scores[sentence].tolist()):
         if score == NEG_INF:
             continue
         written = state.tokens[sentence, row, :length].tolist()
-        tokens = offer_tokens(written, log_p_WK[row], len(log_p_WK), constraints)
-        for token in {prefix[length]} if length < len(prefix) else tokens:
-            log_p = float(log_p_WK[row, token])
-            num_met = count_met_tokens(written if token == EOS_ID else [*written, token], required)
+        tokens = [*offer_tokens(written, log_p_WK[row], len(log_p_WK), constraints)]
+        if length < len(prefix):
+            tokens = [prefix[length]]
+        num_met_at_end = count_met_tokens(written, required)
+        num_met_otherwise = count_met_tokens([*written, EOS_ID], required)  # with a token of no phrase
+        for token, log_p in zip(tokens, log_p_WK[row, tokens].tolist(), strict=True):
+            num_met = num_met_at_end if token == EOS_ID else num_met_otherwise
+            if token in required_tokens:
+                num_met = count_met_tokens([*written, token], required)
             remaining = 0 if token == EOS_ID else constraints.max_length - length - 1
             if log_p > NEG_INF and num_required - num_met <= remaining:
                 options.append(Continuation(score + log_p, row, token, log_p, num_met))
@@ -191,9 +191,10 @@ def count_met_tokens(written: list[int], required: Sequence[Sequence[int]]) -> i
     num_met, missing = 0, []
     is_free = [True] * len(written)
     for phrase in sorted(required, key=len, reverse=True):
-        for first in range(len(written)):
+        wanted = list(phrase)
+        for first in range(len(written) - len(phrase) + 1):
             part = slice(first, first + len(phrase))
-            if written[part] == list(phrase) and all(is_free[part]):
+            if written[first] == wanted[0] and written[part] == wanted and all(is_free[part]):
                 is_free[part] = [False] * len(phrase)
                 num_met += len(phrase)
                 break
@@ -206,7 +207,10 @@ def count_met_tokens(written: list[int], required: Sequence[Sequence[int]]) -> i
 
 def count_overlap(written: Sequence[int], phrase: Sequence[int]) -> int:
     """Count the first tokens of the phrase that a hypothesis ends with."""
-    return next(size for size in range(len(phrase) - 1, -1, -1) if ends_with(written, phrase[:size]))
+    for size in range(min(len(phrase) - 1, len(written)), 0, -1):
+        if written[-1] == phrase[size - 1] and ends_with(written, phrase[:size]):
+            return size
+    return 0
 
 
 def find_next_required(written: list[int], required: Sequence[Sequence[int]]) -> set[int]:

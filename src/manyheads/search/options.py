@@ -31,12 +31,27 @@ class DecodingConstraints:
     word_start_ids: frozenset[int] = frozenset()  # tokens that may follow those, besides the end token
     seed: int = 0  # of this sentence's random numbers
 
+    @property
+    def num_required(self) -> int:
+        """How many tokens the required phrases have."""
+        return sum(map(len, self.required_phrases))
+
+    def widen_beam(self, beam: int) -> int:
+        """Return a beam with a hypothesis for each required token and one without, or wider."""
+        return max(beam, 1 + self.num_required) if self.required_phrases else beam
+
 
 class Request(NamedTuple):
     """A source sentence, which ends with the end token, and the constraints on its output."""
 
     source: list[int]
     constraints: DecodingConstraints
+
+    def count_beam_tokens(self, num_hypotheses: int) -> int:
+        """Return the tokens of the source and of what is forced, times the hypotheses: what decoding costs."""
+        own = self.constraints
+        num_tokens = len(self.source) + len(own.prefix) + own.num_required
+        return num_tokens * own.widen_beam(num_hypotheses)
 
 
 @dataclass(frozen=True)

@@ -136,12 +136,15 @@ class ContinuousBatcher:
         options, preparer, assembler = self._get_stages(task)
         texts, finish = task.begin(job.items)
         is_short = sum(map(len, texts)) <= SHORT_TEXT
-        if not is_short:
+        if not is_short or task.forces_tokens:
             self.limits.check_work(task.estimate_size(texts))  # preparation takes longer
         text_jobs = preparer.prepare(texts)
         sentences = [sentence for text in text_jobs for sentence in text.sentences]
         num_tokens = sum(len(own.request.source) - 1 for own in sentences) if is_short else 0
         self.limits.check_work(JobSize(num_tokens, len(sentences), options.config.num_hypotheses))
+        if task.forces_tokens:
+            hypotheses = options.config.num_hypotheses
+            self.limits.check_forced_work(sum(own.request.count_beam_tokens(hypotheses) for own in sentences))
         steps = plan_translation(text_jobs, assembler, options)
 
         def make_results() -> list[object]:

@@ -19,7 +19,7 @@ class ServerLimits:
     max_texts: int = 100  # per request
     max_alternatives: int = 8
     max_sentences: int = 1000  # of all texts of a request
-    max_beam_tokens: int = 2**15  # source tokens of a request, times the hypotheses of the search
+    max_beam_tokens: int = 2**15  # tokens of a request, forced ones too, times the hypotheses of the search
     max_glossary_terms: int = 1000  # of a glossary in a request; stored ones may have more
     max_form_fields: int = 1000  # of a form or a query string
     max_numbers: int = 2_000_000  # of a response with attention maps or a walk
@@ -65,4 +65,12 @@ class ServerLimits:
                 f"the request has {num_tokens} tokens, but the maximum is "
                 f"{self.max_beam_tokens // num_hypotheses} for a search with {num_hypotheses} hypotheses: "
                 f"send less text at once, or ask for fewer alternatives"
+            )
+
+    def check_forced_work(self, num_beam_tokens: int) -> None:
+        """Refuse a request whose prefix or terms take too long to force: each required token is a hypothesis."""
+        if num_beam_tokens > self.max_beam_tokens:
+            raise RequestError(
+                f"the prefix and the terms of the glossary make {num_beam_tokens} tokens times hypotheses, but "
+                f"the maximum is {self.max_beam_tokens}: shorten them, or send less text at once"
             )

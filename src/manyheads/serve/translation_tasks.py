@@ -56,7 +56,22 @@ class TextTask:
     def estimate_size(self, texts: Sequence[str]) -> JobSize:
         """Return the tokens and lines of texts: a line has at least one sentence."""
         num_lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
-        return JobSize(sum(map(self.model.count_tokens, texts)), num_lines, self.options["beam"])
+        num_tokens = sum(map(self.model.count_tokens, texts)) + self.count_forced_tokens(texts, num_lines)
+        return JobSize(num_tokens, num_lines, self.options["beam"])
+
+    @property
+    def forces_tokens(self) -> bool:
+        return self.glossary is not None
+
+    def count_forced_tokens(self, texts: Sequence[str], num_lines: int) -> int:
+        """Return the tokens of the translations of terms, each as often as its term occurs."""
+        if self.glossary is None:
+            return 0
+        matches = [match for text in texts for match in self.glossary.find(text, self.model.source)]
+        lengths = {
+            own: self.model.count_target_tokens(own) for own in {match.translation for match in matches}
+        }
+        return sum(lengths[match.translation] for match in matches)
 
     def run(self, items: Sequence[str], check_canceled: Callable[[], None]) -> list[Translation]:
         texts, make_results = self.begin(items)
@@ -80,6 +95,14 @@ class TranslateTask(TextTask):
 
     def begin(self, items: Sequence[str]) -> tuple[list[str], MakeResults]:
         return list(items), lambda translations: translations
+
+    @property
+    def forces_tokens(self) -> bool:
+        return bool(self.prefix) or super().forces_tokens
+
+    def count_forced_tokens(self, texts: Sequence[str], num_lines: int) -> int:
+        prefix = self.model.count_target_tokens(self.prefix) if self.prefix else 0
+        return prefix * num_lines + super().count_forced_tokens(texts, num_lines)
 
     @property
     def stage_key(self) -> Hashable:
