@@ -92,7 +92,7 @@ def test_the_modules_are_bundled_in_order() -> None:
 @pytest.mark.parametrize("package", ["manyheads.look", "manyheads.serve"])
 def test_no_program_of_a_page_writes_markup(package: str) -> None:
     """The pages of the command and of the server: what a user types becomes text."""
-    scripts = [path for path in Path(str(files(package))).rglob("*.js")]
+    scripts = list(Path(str(files(package))).rglob("*.js"))
     assert len(scripts) > 20
     for path in scripts:
         script = path.read_text(encoding="utf-8")

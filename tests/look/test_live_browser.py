@@ -176,8 +176,12 @@ def test_the_effect_of_a_cut_stands_beside_the_button_that_made_it(open_page: Op
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
-def test_a_laptop_shows_heads_as_the_page_opens(open_page: OpenPage, model: Path, tmp_path: Path, locale: str) -> None:
-    examples = ["I loved them.", "He says that the farmer will sleep.", "She likes the big orange, and we like the pear."]
+def test_a_laptop_shows_heads_at_once(open_page: OpenPage, model: Path, tmp_path: Path, locale: str) -> None:
+    examples = [
+        "I loved them.",
+        "He says that the farmer will sleep.",
+        "She likes the big orange, and we like the pear.",
+    ]
     data = build_live_data(model, text="She likes the big orange.") | {"examples": examples}
     page = open_page(
         write_live_page(data, tmp_path / "page.html"), viewport={"width": 1280, "height": 800}, locale=locale
@@ -375,8 +379,8 @@ def test_a_sentence_that_is_too_long_is_explained_without_an_earlier_translation
         data=mh.DataConfig(max_length=40),
         decoding=mh.DecodingConfig(min_length=3, max_extra_length=6),
     )
-    folders = [save_random_model(tmp_path / name, subwords, config) for name in ("model", "other")]
-    path = write_live_page(build_live_data(*folders, SOURCE), tmp_path / "page.html")
+    model, other = (save_random_model(tmp_path / name, subwords, config) for name in ("model", "other"))
+    path = write_live_page(build_live_data(model, other, SOURCE), tmp_path / "page.html")
     page = open_page(path, locale=locale)
     page.wait_for_selector(".variant")
     page.fill("textarea", "x" * 60)

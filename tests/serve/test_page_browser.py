@@ -603,7 +603,7 @@ def test_curves_show_the_log_and_can_be_read_with_the_keyboard(
 
 
 @pytest.mark.heavy
-def test_the_labels_of_curves_are_as_large_on_a_phone(open_page: OpenPage, run_server: Any, run: Path) -> None:
+def test_labels_of_curves_are_as_large_on_a_phone(open_page: OpenPage, run_server: Any, run: Path) -> None:
     with run_server(runs=[run]) as port:
         page = open_page(port, "training", viewport={"width": 360, "height": 740})
         page.wait_for_selector(".curve")

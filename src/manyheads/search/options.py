@@ -48,7 +48,7 @@ class Request(NamedTuple):
     constraints: DecodingConstraints
 
     def count_beam_tokens(self, num_hypotheses: int) -> int:
-        """Return the tokens of the source and of what is forced, times the hypotheses: what decoding costs."""
+        """Return the cost of decoding: tokens of the source and of what is forced, times the hypotheses."""
         own = self.constraints
         num_tokens = len(self.source) + len(own.prefix) + own.num_required
         return num_tokens * own.widen_beam(num_hypotheses)

@@ -68,9 +68,9 @@ class ServerLimits:
             )
 
     def check_forced_work(self, num_beam_tokens: int) -> None:
-        """Refuse a request whose prefix or terms take too long to force: each required token is a hypothesis."""
+        """Refuse a prefix or terms that take too long to force: each required token is a hypothesis."""
         if num_beam_tokens > self.max_beam_tokens:
             raise RequestError(
-                f"the prefix and the terms of the glossary make {num_beam_tokens} tokens times hypotheses, but "
-                f"the maximum is {self.max_beam_tokens}: shorten them, or send less text at once"
+                f"the prefix and the terms of the glossary make {num_beam_tokens} tokens times hypotheses, "
+                f"but the maximum is {self.max_beam_tokens}: shorten them, or send less text at once"
             )
