@@ -96,7 +96,12 @@ WRITERS: list[tuple[str, Callable[[Path], str]]] = [
 
 LINKS: list[Callable[[Path, Path], None]] = [os.symlink, os.link]
 # A partial download is resumed, and one name of a file is as good as another.
-CASES = [(link, *case) for link in LINKS for case in WRITERS if link is os.symlink or case[1] != write_download]
+CASES = [
+    (link, temporary, write)
+    for link in LINKS
+    for temporary, write in WRITERS
+    if link is os.symlink or write is not write_download
+]
 
 
 @pytest.mark.parametrize(("link", "temporary", "write"), CASES)

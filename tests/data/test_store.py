@@ -329,14 +329,19 @@ def test_two_writers_of_one_folder_are_refused(tmp_path: Path) -> None:
 def test_a_temporary_folder_that_became_that_of_another_process_is_neither_taken_nor_removed(
     tmp_path: Path, fails: bool
 ) -> None:
-    expected = ZeroDivisionError if fails else mh.DataError
-    with pytest.raises(expected), atomic_directory(tmp_path / "data", MANIFEST) as aside:
-        aside.rename(tmp_path / "moved")
-        aside.mkdir()
-        (aside / "theirs").touch()
+    part = tmp_path / ".data.manyheads-part"
+
+    def replace_part() -> None:
+        part.rename(tmp_path / "moved")
+        part.mkdir()
+        (part / "theirs").touch()
         if fails:
             raise ZeroDivisionError
-    assert (aside / "theirs").exists()
+
+    expected = ZeroDivisionError if fails else mh.DataError
+    with pytest.raises(expected), atomic_directory(tmp_path / "data", MANIFEST):
+        replace_part()
+    assert (part / "theirs").exists()
     assert not (tmp_path / "data").exists()
 
 
