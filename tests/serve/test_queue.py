@@ -199,6 +199,37 @@ def test_a_large_request_waits_for_small_ones_but_not_forever(monkeypatch: pytes
     run(queue, scenario())
 
 
+def test_a_request_with_many_hypotheses_is_large() -> None:
+    @dataclass(frozen=True)
+    class WideTask(DoubleTask):
+        def size(self, items: Sequence[int]) -> JobSize:
+            return JobSize(sum(items), num_hypotheses=4)
+
+    queue, task, wide = JobQueue(ServerLimits()), DoubleTask(), WideTask()
+
+    async def scenario() -> None:
+        jobs = [queue.submit(wide, [600]), queue.submit(task, [1]), queue.submit(wide, [500])]
+        order: list[int] = []
+        for number, job in enumerate(jobs):
+            job.future.add_done_callback(lambda _, number=number: order.append(number))
+        await asyncio.gather(*(job.future for job in jobs))
+        assert order == [1, 2, 0]
+
+    run(queue, scenario())
+
+
+def test_batches_take_a_request_of_each_client_in_turn() -> None:
+    queue, task = JobQueue(ServerLimits(batch_tokens=10)), DoubleTask()
+
+    async def scenario() -> None:
+        jobs = [queue.submit(task, [size], "a") for size in (5, 6, 7, 8)]
+        jobs += [queue.submit(task, [2], "b"), queue.submit(task, [3], "c")]
+        await asyncio.gather(*(job.future for job in jobs))
+        assert task.log == [[5, 2, 3], [6], [7], [8]]
+
+    run(queue, scenario())
+
+
 def test_one_worker_is_left_for_small_requests() -> None:
     queue, task = JobQueue(ServerLimits(), num_workers=2), DoubleTask(seconds=0.2)
 

@@ -46,6 +46,7 @@ class Job:
     client: str = ""  # its address
     arrived_at: float = field(default_factory=time.monotonic)
     num_tokens: int | None = None  # counted shortly before it runs
+    num_beam_tokens: int = 0  # times the hypotheses of the search, counted then
 
 
 @dataclass(frozen=True)

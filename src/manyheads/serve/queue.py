@@ -12,6 +12,7 @@ import logging
 import math
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,6 +26,7 @@ from manyheads.serve.limits import ServerLimits
 LOG = logging.getLogger("manyheads.serve")
 MAX_RETRY_AFTER = 60  # seconds
 MAX_BATCH_TOKENS = 1024  # of a batch that no other request can join
+LARGE_BEAM_TOKENS = 2048  # tokens times hypotheses of a request that fills a batch alone
 BUSY_SECONDS = 0.01  # between two looks for a request that may run
 LARGE_JOB_PATIENCE = 2.0  # seconds for which smaller requests go before one that fills a batch alone
 
@@ -164,10 +166,13 @@ class JobQueue:
         refused = await loop.run_in_executor(self.executor, measure_jobs, list(self.unjoined), self.limits)
         for outcome in refused:
             self._resolve(outcome)
-        measured = [job for job in self.unjoined if job.num_tokens is not None and not job.future.done()]
+        measured = take_turns(
+            [job for job in self.unjoined if job.num_tokens is not None and not job.future.done()]
+        )
         large = [job for job in measured if is_large(job)]
         small = [job for job in measured if not is_large(job)]
-        is_due = large and (not small or time.monotonic() - large[0].arrived_at > LARGE_JOB_PATIENCE)
+        oldest = min([job.arrived_at for job in large], default=math.inf)
+        is_due = large and (not small or time.monotonic() - oldest > LARGE_JOB_PATIENCE)
         if is_due and self.num_large < max(1, self.num_workers - 1):
             batch = large[:1]
         else:
@@ -196,7 +201,17 @@ class JobQueue:
 
 
 def is_large(job: Job) -> bool:
-    return (job.num_tokens or 0) > MAX_BATCH_TOKENS
+    return (job.num_tokens or 0) > MAX_BATCH_TOKENS or job.num_beam_tokens > LARGE_BEAM_TOKENS
+
+
+def take_turns(jobs: Sequence[Job]) -> list[Job]:
+    """Return jobs with the first of each client before the second of any, each time in order of arrival."""
+    counts: Counter[str] = Counter()
+    ranks: dict[Job, int] = {}
+    for job in jobs:
+        ranks[job] = counts[job.client]
+        counts[job.client] += 1
+    return sorted(jobs, key=lambda job: ranks[job])
 
 
 def select_equal(jobs: Sequence[Job], max_tokens: int) -> list[Job]:
@@ -222,6 +237,7 @@ def measure_jobs(jobs: Sequence[Job], limits: ServerLimits) -> list[Outcome]:
             with suppress(Exception):
                 size = job.task.size(job.items)
                 job.num_tokens = max(1, size.num_tokens)
+                job.num_beam_tokens = size.num_tokens * size.num_hypotheses
                 try:
                     limits.check_work(size)
                 except RequestError as error:
