@@ -187,7 +187,7 @@ async function maskOfSentence() {
 async function unitsOfSentence() {
   await prepare();
   return {
-    title: say("Hidden units of a trained feed-forward layer", "학습된 피드포워드의 은닉 유닛"),
+    title: say("Hidden units of a trained feed-forward layer", "학습된 피드포워드 층의 은닉 유닛"),
     controls: [
       sentenceControl(),
       { name: "layer", label: say("encoder layer", "인코더 층"), type: "choice", value: "1", options: listLayers("encoder") },
