@@ -3,7 +3,7 @@
 import { headKey } from "../../src/manyheads/look/live/transformer.js";
 import { takeHead } from "../../src/manyheads/look/live/translator.js";
 import { loadBookModel } from "./book_model.js";
-import { dot, entropyBits, softmax } from "./book_numbers.js";
+import { dot, entropyBits, previousShare, softmax } from "./book_numbers.js";
 import { createTable, formatNumber } from "./widget_figures.js";
 import { say } from "./widget_frame.js";
 
@@ -296,7 +296,7 @@ async function measuresOfHeads() {
       const rows = heads.map((map) => [
         map.reduce((sum, row) => sum + entropyBits(row), 0) / map.length,
         mean(map, (i, j) => (i === j ? 1 : 0)),
-        mean(map, (i, j) => (j === i - 1 ? 1 : 0)) * (map.length / Math.max(1, map.length - 1)), // the first row has none before
+        previousShare(map),
         mean(map, (i, j) => Math.abs(i - j)),
         mean(map, (i, j) => (j === columns.length - 1 ? 1 : 0)),
       ]);
