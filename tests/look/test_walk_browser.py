@@ -251,3 +251,26 @@ def test_the_diagram_and_the_buttons_stay_in_sight_on_a_phone(open_walk: OpenWal
     page.touchscreen.tap(diagram["x"] + 30, diagram["y"] + 40)
     assert page.locator(".diagram-toggle").get_attribute("aria-expanded") == "true"
     assert page.locator(".walk-map").bounding_box()["width"] > 300
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("size", [(390, 844), (900, 700), (1280, 800)])
+def test_the_calculation_of_a_chosen_cell_is_in_sight(open_walk: OpenWalk, size: tuple[int, int]) -> None:
+    page = open_walk(viewport={"width": size[0], "height": size[1]})
+    page.locator(".next").click()
+    canvas = page.locator(".panel canvas").first
+    canvas.evaluate("node => scrollBy(0, node.getBoundingClientRect().bottom - innerHeight + 4)")
+    box = canvas.bounding_box()
+    page.mouse.click(box["x"] + box["width"] - 6, box["y"] + box["height"] - 6)
+    page.wait_for_selector(".walk.has-choice")
+    title, box = page.locator(".calculation-title").bounding_box(), canvas.bounding_box()
+    for shown, part in (
+        ([title["x"] + 6, title["y"] + 6], ".calculation"),
+        ([box["x"] + box["width"] - 6, box["y"] + box["height"] - 6], "canvas"),
+    ):
+        is_on_top = "([x, y, part]) => Boolean(document.elementFromPoint(x, y)?.closest(part))"
+        assert page.evaluate(is_on_top, [*shown, part]), part
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, "the page is wider than the screen"
+    page.locator(".back").click()
+    assert page.locator(".walk.has-choice").count() == 0, "of a cell that is gone"

@@ -94,7 +94,7 @@ class WalkExplorer {
       heads: element("div", { class: "head-row", role: "group", "aria-label": texts.head }),
       panels: element("div", { class: "panels" }),
       note: element("p", { class: "note" }),
-      calculation: element("section", { class: "calculation", "aria-label": texts.calculation, "aria-live": "polite" }),
+      calculation: element("section", { class: "calculation", tabindex: 0, "aria-label": texts.calculation, "aria-live": "polite" }),
       back: button("back", () => this.stepBy(-1)),
       next: button("next", () => this.stepBy(1)),
       play: button("play", () => (this.timer ? this.pause() : this.play())),
@@ -188,6 +188,7 @@ class WalkExplorer {
     this.root.removeAttribute("aria-busy");
     this.data = data;
     Object.assign(this.position, { index, phase, cell: null });
+    this.root.classList.remove("has-choice");
     this.labels = Object.fromEntries(Object.entries(data.tokens).map(([side, tokens]) => [side, readableTokens(tokens, this.texts)]));
     this.drawStage();
   }
@@ -212,6 +213,17 @@ class WalkExplorer {
     this.drawNote();
     this.updateMarks();
     this.drawCalculation();
+    this.root.classList.add("has-choice");
+    this.revealCell(name, row);
+  }
+
+  // Where the calculation lies at the bottom of the screen, the chosen cell stays above it.
+  revealCell(name, row) {
+    const { calculation } = this.parts;
+    if (getComputedStyle(calculation).bottom !== "0px") return;
+    const { canvas, top, cellHeight } = this.views.get(name);
+    const covered = canvas.getBoundingClientRect().top + top + (row + 1) * cellHeight - calculation.getBoundingClientRect().top;
+    if (covered > 0) scrollBy(0, covered + 8);
   }
 
   // ---- drawing
