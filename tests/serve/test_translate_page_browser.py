@@ -1,5 +1,6 @@
 """The translate and training views in a browser: examples, marks, alternatives, links, errors, runs."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -367,3 +368,29 @@ def test_runs_are_overlaid_with_a_shared_cursor_and_a_time_axis(
         assert loss.locator("path.train.faint").count() == 2
         page.locator("[name=run]").first.uncheck()
         assert loss.locator("path.train.faint").count() == 1
+
+
+@pytest.mark.parametrize("width", [220, 300, 480])
+def test_horizontal_axes_have_round_ticks_with_room_for_their_labels(
+    open_page: OpenPage, run_server: Any, width: int
+) -> None:
+    """On a phone too, and not merely the first and the last step."""
+    with run_server() as port:
+        page = open_page(port)
+        axes = page.evaluate(
+            """async (width) => {
+                const { createStepAxis, createTimeAxis } = await import('./chart_scale.js');
+                const describe = ({ ticks, position, formatTick }) =>
+                    ticks.map((tick) => [tick, position(tick), formatTick(tick).length]);
+                const ends = [9, 19, 95, 950, 1140, 20000, 99999, 2300000];
+                return ends.flatMap((end) =>
+                    [createStepAxis, createTimeAxis].map((create) => describe(create([1, end / 2, end], [0, width]))));
+            }""",
+            width,
+        )
+    for ticks in axes:
+        assert 2 <= len(ticks) <= 5
+        spacing = ticks[1][0] - ticks[0][0]
+        assert all(tick % spacing == 0 for tick, *_ in ticks), f"{ticks} are not round"
+        for (_, left, characters), (_, right, others) in itertools.pairwise(ticks):
+            assert right - left >= 6 * (characters + others) / 2 + 6
