@@ -98,6 +98,17 @@ def test_alternatives_mark_what_differs(open_page: OpenPage, run_server: Any) ->
         page = open_page(port)
         type_text(page, "one two")
         assert page.locator(".alternatives-list mark").all_text_contents() == ["1", "2", "3"]
+        parts = page.evaluate(
+            """async () => {
+                const { compareWords } = await import('./look/word_differences.js');
+                return compareWords('a x e', 'a b c d e', { withOmitted: true });
+            }"""
+        )
+        gap = {"word": "b c d", "isOmitted": True}
+        assert [part for part in parts if "isOmitted" in part] == [gap], "one gap for words that are left out"
+        for row in page.locator(".alternatives-list li .actions").all():
+            tops = {button.bounding_box()["y"] for button in row.locator("button").all()}
+            assert len(tops) == 1, "buttons of an alternative stay together"
 
 
 def test_alternatives_open_at_a_word(
