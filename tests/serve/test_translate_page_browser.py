@@ -394,8 +394,8 @@ def test_horizontal_axes_have_round_ticks_with_room_for_their_labels(
                 const describe = ({ ticks, position, formatTick }) =>
                     ticks.map((tick) => [tick, position(tick), formatTick(tick).length]);
                 const ends = [9, 19, 95, 950, 1140, 20000, 99999, 2300000];
-                return ends.flatMap((end) =>
-                    [createStepAxis, createTimeAxis].map((create) => describe(create([1, end / 2, end], [0, width]))));
+                const create = (axis, end) => describe(axis([1, end / 2, end], [0, width]));
+                return ends.flatMap((end) => [create(createStepAxis, end), create(createTimeAxis, end)]);
             }""",
             width,
         )
