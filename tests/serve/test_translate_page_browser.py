@@ -59,6 +59,11 @@ def test_a_visitor_reads_what_the_model_knows_and_tries_an_example(
         page.wait_for_selector(".look .controls")
         shown = page.locator(".sentence-pair .source [lang]").inner_text()
         assert shown == "We read a book at school.", "without a text, an example is shown"
+        phone = open_page(port, viewport={"width": 300, "height": 740})
+        examples = phone.locator(".example").all()
+        assert len({example.bounding_box()["y"] for example in examples}) == 1, "one row on a phone"
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert phone.evaluate(wide) <= 0
 
 
 def fake_manifest(data: Path) -> Callable[[Path], dict[str, Any]]:
