@@ -11,12 +11,14 @@ own (127.0.0.2 and so on; --one-address gives all the same, as behind a proxy). 
     longest     8,000 times "x", which it accepts
     lines       "I" on 4,999 lines
     documents   lines of the text up to the largest request that the server accepts, with alternatives
+    pages       the same as HTML with a tag around every word, whose place in the translation is searched
 
 A flood ends when the ordinary clients have sent their requests, and after --seconds at the latest.
 """
 
 import argparse
 import asyncio
+import html
 import json
 import os
 import platform
@@ -36,7 +38,7 @@ from rich.table import Table
 
 from serve import Connection, Server, compute_percentiles
 
-QUIET, FLOOD_TYPES = "quiet", ("repeated", "longest", "lines", "documents")
+QUIET, FLOOD_TYPES = "quiet", ("repeated", "longest", "lines", "documents", "pages")
 ORDINARY_CLIENTS, FLOODING_CLIENTS, REQUESTS_IN_FLIGHT = 3, 3, 3
 DOCUMENT_CHARACTERS, DOCUMENT_ALTERNATIVES = 8000, 2
 PAUSE_SECONDS = 0.1  # of a flooding client after a refusal: it is not polite, but it is no busy loop
@@ -150,6 +152,12 @@ def make_flood_body(name: str, lines: list[str], target: str, source: str) -> by
         while len(text) < DOCUMENT_CHARACTERS:
             text += next(endless) + "\n"
         options["alternatives"] = DOCUMENT_ALTERNATIVES
+    elif name == "pages":
+        text, endless = "", cycle(lines)
+        while len(text) < DOCUMENT_CHARACTERS:
+            words = " ".join(f"<b>{word}</b>" for word in html.escape(next(endless)).split())
+            text += f"<p>{words}</p>\n"
+        options |= {"alternatives": DOCUMENT_ALTERNATIVES, "format": "html"}
     else:
         return None
     return json.dumps({"q": text, "target": target, **options}).encode()

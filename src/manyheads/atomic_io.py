@@ -43,16 +43,19 @@ def atomic_directory(
     check_replaceable(folder, manifest_name, replace, unlisted)
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.with_name(f".{folder.name}.manyheads-part")
-    with lock_directory(temporary):
+    with lock_directory(temporary) as handle:
         try:
             # Another process may have finished meanwhile.
             check_replaceable(folder, manifest_name, replace, unlisted)
             yield temporary
+            if not is_same_directory(handle, temporary):
+                raise DataError(f"{temporary}: was moved or deleted while it was written; run it again")
             for path in (*sorted(temporary.iterdir()), temporary):
                 fsync_path(path)
             replace_directory(temporary, folder)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            if is_same_directory(handle, temporary):  # otherwise it may be that of another process
+                shutil.rmtree(temporary, ignore_errors=True)
             raise
 
 
@@ -77,8 +80,11 @@ def check_replaceable(
 
 
 @contextmanager
-def lock_directory(temporary: Path) -> Iterator[None]:
-    """Create an empty folder that no other process writes. Clear what a killed process left in it."""
+def lock_directory(temporary: Path) -> Iterator[int]:
+    """Create an empty folder that no other process writes, and yield its descriptor.
+
+    What a killed process left in it is cleared.
+    """
     with open_locked(temporary) as handle:
         with os.scandir(handle) as entries:
             for entry in entries:
@@ -86,7 +92,7 @@ def lock_directory(temporary: Path) -> Iterator[None]:
                     shutil.rmtree(entry.name, dir_fd=handle)
                 else:
                     os.unlink(entry.name, dir_fd=handle)
-        yield
+        yield handle
 
 
 @contextmanager
@@ -191,18 +197,22 @@ def replace_directory(temporary: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def clear_temporary_file(path: Path) -> None:
+    """Remove what is in place of a temporary file, so that writing it creates a new one.
+
+    It may be what a killed process left, or a link, whose target is not ours to overwrite.
+    """
+    path.unlink(missing_ok=True)
+
+
 def write_text_atomically(path: Path, text: str) -> None:
     write_bytes_atomically(path, text.encode("utf-8"))
 
 
 def write_bytes_atomically(path: Path, data: bytes) -> None:
-    """Write a file through a temporary one, so that it is either complete or unchanged.
-
-    A link in place of the temporary one is removed: what it points to is not ours.
-    """
+    """Write a file through a temporary one, so that it is either complete or unchanged."""
     temporary = path.with_name(f".{path.name}.part")
-    if temporary.is_symlink():
-        temporary.unlink()
+    clear_temporary_file(temporary)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o666)
     with os.fdopen(handle, "wb") as file:
         file.write(data)

@@ -325,6 +325,26 @@ def test_two_writers_of_one_folder_are_refused(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "corpus.json").exists()
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_temporary_folder_that_became_that_of_another_process_is_neither_taken_nor_removed(
+    tmp_path: Path, fails: bool
+) -> None:
+    part = tmp_path / ".data.manyheads-part"
+
+    def replace_part() -> None:
+        part.rename(tmp_path / "moved")
+        part.mkdir()
+        (part / "theirs").touch()
+        if fails:
+            raise ZeroDivisionError
+
+    expected = ZeroDivisionError if fails else mh.DataError
+    with pytest.raises(expected), atomic_directory(tmp_path / "data", MANIFEST):
+        replace_part()
+    assert (part / "theirs").exists()
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_killed_process_leaves_no_data_folder_and_the_next_run_cleans_up(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from manyheads.atomic_io import atomic_directory\n"

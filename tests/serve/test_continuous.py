@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import manyheads as mh
 from manyheads.errors import RequestError
 from manyheads.inference.engine import Capabilities
-from manyheads.pipeline.assembly import Assembler
+from manyheads.pipeline.assembly import ALIGNED_TOKENS, Assembler
 from manyheads.pipeline.jobs import Decoding, SentenceJob
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
 from manyheads.search.request_source import RequestSource
@@ -341,6 +342,52 @@ def test_steps_of_a_large_request_do_not_delay_a_small_one(model: ServedModel) -
     assert [key.is_large for key in scheduler_of(queue).streams] == [True, False]
     small = [number for number, new in enumerate(engine.log) if new == [count_tokens(model, SHORT)]]
     assert small[0] < len(engine.log) // 2, "its first step comes soon"
+
+
+class AligningEngine(SlotEngine):
+    """Aligns every source with all its tokens; a call takes as long as it has sources."""
+
+    def require(self, feature: str) -> None: ...
+
+    def align(self, sources: list[list[int]], targets: list[list[int]]) -> list[Any]:
+        self.log.append([-len(sources)])
+        time.sleep(0.002 * len(sources))
+        return [np.ones((len(t) + 1, len(s))) for s, t in zip(sources, targets, strict=True)]
+
+
+@pytest.fixture
+def aligning(translator: mh.Translator) -> ServedModel:
+    engine = AligningEngine(replace(translator.engine.capabilities, alignment=True, max_positions=None))
+    languages = {"source": "en", "target": "ko"}
+    scripted = mh.Translator(engine, translator.subwords, languages)  # type: ignore[arg-type]
+    return name_models([scripted])[0]
+
+
+def test_the_alignment_of_a_large_request_does_not_delay_a_small_one(aligning: ServedModel) -> None:
+    """It is found in the thread for texts, which small requests need as well."""
+    queue, task = JobQueue(ServerLimits()), TranslateTask(aligning)
+    engine: Any = aligning.translator.engine
+    engine.num_slots = 100
+    order: list[str] = []
+
+    async def scenario() -> None:
+        large = queue.submit(TranslateTask(aligning, details=True), [LONG] * 100)
+        canceled = queue.submit(TranslateTask(aligning, details=True), [LONG] * 100)
+        large.future.add_done_callback(lambda _: order.append("large"))
+        while not any(entry < 0 for step in engine.log for entry in step):
+            await asyncio.sleep(0.001)
+        canceled.future.cancel()
+        small = queue.submit(task, [SHORT])
+        small.future.add_done_callback(lambda _: order.append("small"))
+        await small.future
+        results = await large.future
+        assert all(result.alignment == [(0, 0)] for result in results)
+
+    run(queue, scenario())
+    assert order == ["small", "large"]
+    parts = [-step[0] for step in engine.log if step and step[0] < 0]
+    assert max(parts) * count_tokens(aligning, LONG) <= ALIGNED_TOKENS + count_tokens(aligning, LONG)
+    assert 100 <= sum(parts) < 200, "nobody waits for the second one"
 
 
 def test_streams_share_time_by_weight_and_an_idle_one_saves_up_none(model: ServedModel) -> None:

@@ -1,5 +1,6 @@
 """`/translate_file`, `/docs` and `/spec`, as clients of LibreTranslate use them."""
 
+import asyncio
 import re
 import threading
 import time
@@ -10,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from manyheads.serve import document_store
+from manyheads.serve.client_turns import ClientTurns
 from manyheads.serve.document_store import DocumentStore
 from manyheads.serve.limits import ServerLimits
 from support.office_files import get_part, make_docx, make_odt, unpack
@@ -158,3 +160,35 @@ def test_the_description_of_the_api_is_a_page_and_a_specification(client: TestCl
     settings = client.get("/frontend/settings").json()
     assert settings["filesTranslation"] is True
     assert {".docx", ".odt", ".srt"} <= set(settings["supportedFilesFormat"])
+
+
+def test_documents_that_wait_are_taken_from_each_client_in_turn() -> None:
+    """A client with countless documents does not keep those of others waiting."""
+    order: list[str] = []
+
+    async def scenario() -> None:
+        turns = ClientTurns(2)
+        go_on = asyncio.Event()
+
+        async def translate(client: str) -> None:
+            async with turns.take(client):
+                order.append(client)
+                await go_on.wait()
+
+        tasks = [asyncio.create_task(translate(client)) for client in "aaaaaabbc"]
+        await asyncio.sleep(0)
+        assert order == ["a", "a"]
+        tasks[2].cancel()
+        go_on.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (turns.num_free, list(turns.waiting)) == (2, [])
+
+        async with turns.take("a"), turns.take("a"):
+            late = asyncio.create_task(translate("b"))
+            await asyncio.sleep(0)
+        late.cancel()  # when it has its turn, but has not noticed yet
+        await asyncio.gather(late, return_exceptions=True)
+        assert (turns.num_free, list(turns.waiting)) == (2, [])
+
+    asyncio.run(scenario())
+    assert order[:8] == ["a", "a", "b", "c", "a", "b", "a", "a"]

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from manyheads.atomic_io import DISK_FULL_ERRNOS, acquire_lock, fsync_path
+from manyheads.atomic_io import DISK_FULL_ERRNOS, acquire_lock, clear_temporary_file, fsync_path
 from manyheads.bulk.chunks import Block, RowChunk
 from manyheads.bulk.jobs import COLUMN_TYPES, Columns
 from manyheads.bulk.shards import Shard, import_parquet
@@ -163,6 +163,7 @@ class OutputFolder:
             ]:
                 raise DataError(f"{self.folder}: holds {foreign[0]} and no {JOB_FILE}: give an empty folder")
             temporary = path.with_name(f".{JOB_FILE}.manyheads-part")
+            clear_temporary_file(temporary)
             with report_full_disk(temporary):
                 temporary.write_text(
                     json.dumps(wanted, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
@@ -203,6 +204,7 @@ class OutputFolder:
         with report_full_disk(temporary):
             if self._writer is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
+                clear_temporary_file(temporary)
                 self._writer = (ParquetWriter if shard.format == "parquet" else TextWriter)(temporary)
             self._writer.write(block, columns)
             if block.is_last:

@@ -156,6 +156,7 @@ class TomlConfig:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a temporary file and rename it, so that nobody reads half a file."""
         temporary = Path(f"{os.fspath(path)}.part")
+        temporary.unlink(missing_ok=True)  # it may be a link, whose target is not ours to overwrite
         temporary.write_text(self.to_toml(), encoding="utf-8")
         temporary.replace(path)
 

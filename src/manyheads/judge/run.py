@@ -21,7 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.atomic_io import atomic_directory, open_locked, write_manifest, write_text_atomically
+from manyheads.atomic_io import (
+    atomic_directory,
+    clear_temporary_file,
+    open_locked,
+    write_manifest,
+    write_text_atomically,
+)
 from manyheads.config import Recipe
 from manyheads.data.held_out import check_readable_twice
 from manyheads.data.judged import JUDGE_SCHEMA, PAIRS_FILE, read_rows, write_rows
@@ -148,6 +154,7 @@ def judge_chunk(sides: Sides) -> ChunkResult:
 def save_part(path: Path, positions: Sequence[Position], results: Sequence[ChunkResult]) -> None:
     reasons = "\n".join(reason for _, chunk_reasons, _ in results for reason in chunk_reasons)
     temporary = path.with_suffix(".part")
+    clear_temporary_file(temporary)
     with temporary.open("wb") as file:
         np.savez(
             file,

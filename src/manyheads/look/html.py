@@ -17,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from manyheads.atomic_io import clear_temporary_file
 from manyheads.errors import RequestError
 
 ATTENTION_PAGE = ("template.html", "main.js", ("attention.css",))
@@ -44,6 +45,7 @@ def write_html(text: str, path: str | os.PathLike[str]) -> Path:
         raise RequestError(f"{target}: is a folder; give a file name, such as {target / 'page.html'}")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.manyheads-part")
+    clear_temporary_file(temporary)
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(target)

@@ -3,8 +3,8 @@
 import math
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from manyheads.confidence.calibration import ConfidenceModel
 from manyheads.errors import RequestError
@@ -23,6 +23,8 @@ from manyheads.text.term_matching import is_hangul
 from manyheads.translation import TokenIds, Translation
 
 SYMBOL_START = "\u27e6"  # of a copy symbol, or one of terms
+
+ALIGNED_TOKENS = 512  # of sources and hypotheses that are aligned before others may come in between
 
 # What translations note.
 ALL_CAPITALS = "all capitals"
@@ -49,23 +51,26 @@ class Assembler:
         sampled = "" if options.config.temperature is None else "sampled, ranked by "
         self.objective = sampled + engine.objective
 
-    def align(self, sentences: Sequence[SentenceJob]) -> None:
-        """Find which source token each token of every hypothesis attended to most."""
-        pairs = [
-            (sentence.request.source, hypothesis.tokens)
-            for sentence in sentences
-            for hypothesis in sentence.hypotheses
-        ]
-        maps = iter(self.engine.align([source for source, _ in pairs], [target for _, target in pairs]))
+    def align(self, sentences: Sequence[SentenceJob], max_tokens: float = math.inf) -> Iterator[None]:
+        """Find which source token each token of every hypothesis attended to most.
+
+        Pause after every `max_tokens`.
+        """
+        pairs = [(own, hypothesis.tokens) for own in sentences for hypothesis in own.hypotheses]
         for sentence in sentences:
             sentence.alignments = []
-            for weights_TS in islice(maps, len(sentence.hypotheses)):
-                # Tokens attend to the end token too, but nothing is translated from it.
-                weights_TS = weights_TS[:-1, :-1] if weights_TS.shape[1] > 1 else weights_TS[:0]
-                best = weights_TS.argmax(-1).tolist() if len(weights_TS) else []
-                if sentence.kept_positions is not None:  # what a token owes to an annotation is of its term
-                    best = [bisect_right(sentence.kept_positions, position, 1) - 1 for position in best]
-                sentence.alignments.append([(source, target) for target, source in enumerate(best)])
+        start = 0
+        while start < len(pairs):
+            end, num_tokens = start, 0.0
+            while end < len(pairs) and (end == start or num_tokens < max_tokens):
+                num_tokens += len(pairs[end][0].request.source) + len(pairs[end][1])
+                end += 1
+            part, start = pairs[start:end], end
+            maps = self.engine.align([own.request.source for own, _ in part], [target for _, target in part])
+            for (sentence, _), weights_TS in zip(part, maps, strict=True):
+                assert sentence.alignments is not None
+                sentence.alignments.append(find_aligned(sentence, weights_TS))
+            yield
 
     def detokenize(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
         """Give sentences the texts of their hypotheses, once. What would break a line becomes a space.
@@ -165,6 +170,16 @@ class Assembler:
             (output, join_confidences([sentence], [rank]))
             for sentence, rank, output in zip(sentences, ranks, outputs, strict=True)
         ]
+
+
+def find_aligned(sentence: SentenceJob, weights_TS: Any) -> Alignment:
+    """Return the source token that each token of a translation attends to most."""
+    # Tokens attend to the end token too, but nothing is translated from it.
+    weights_TS = weights_TS[:-1, :-1] if weights_TS.shape[1] > 1 else weights_TS[:0]
+    best = weights_TS.argmax(-1).tolist() if len(weights_TS) else []
+    if sentence.kept_positions is not None:  # what a token owes to an annotation is of its term
+        best = [bisect_right(sentence.kept_positions, position, 1) - 1 for position in best]
+    return [(source, target) for target, source in enumerate(best)]
 
 
 def is_clean(output: str) -> bool:

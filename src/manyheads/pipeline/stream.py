@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from manyheads.inference.engine import Engine
-from manyheads.pipeline.assembly import Assembler, check_hypotheses
+from manyheads.pipeline.assembly import ALIGNED_TOKENS, Assembler, check_hypotheses
 from manyheads.pipeline.background import BackgroundPreparation
 from manyheads.pipeline.jobs import Decoding, SentenceJob, TextJob, TranslationOptions
 from manyheads.pipeline.preparation import TextPreparer
@@ -40,6 +40,9 @@ def translate_at_once(
     num_done = sum(not job.sentences for job in jobs)
     steps = plan_translation(jobs, assembler, options)
     for decoding in steps:
+        check_canceled()
+        if decoding is None:
+            continue
         requests = [sentence.request for sentence in decoding.sentences]
         for index, hypotheses in engine.decode(requests, decoding.config, scores=decoding.scores):
             check_canceled()
@@ -53,10 +56,11 @@ def translate_at_once(
 
 def plan_translation(
     jobs: Sequence[TextJob], assembler: Assembler, options: TranslationOptions
-) -> Iterator[Decoding]:
+) -> Iterator[Decoding | None]:
     """Yield what is to be decoded, step by step. When that has its hypotheses, ask for the next step.
 
-    After the last one the jobs can be assembled: a translation may need a second try, or its parts.
+    None is a pause in what takes long, so that others may come in between. After the last step the jobs can
+    be assembled: a translation may need a second try, or its parts.
     """
     sentences = [sentence for job in jobs for sentence in job.sentences]
     while sentences:
@@ -66,7 +70,7 @@ def plan_translation(
                 check_hypotheses(sentence)
         yield from assembler.reviewer.plan_retry(assembler.reviewer.review(sentences))
         if options.alignment:
-            assembler.align(sentences)
+            yield from assembler.align(sentences, ALIGNED_TOKENS)
         sentences = assembler.detokenize(sentences)
 
 
@@ -158,7 +162,7 @@ class TranslationStream:
         self.num_done += sum([sentence.is_last for sentence in self.finished])
         self.report_done(self.num_done)
         if self.options.alignment:  # in this thread: it runs the engine
-            self.assembler.align(self.finished)
+            list(self.assembler.align(self.finished))
         self.detokenizing.append(self.detokenizer.submit(self._review_and_detokenize, self.finished))
         self.finished = []
 
@@ -187,7 +191,7 @@ class TranslationStream:
             return
         self.assembler.reviewer.retry(sentences)
         if self.options.alignment:
-            self.assembler.align(sentences)
+            list(self.assembler.align(sentences))
         self.parts.extend(self.assembler.detokenize(sentences))
 
     def _return_ready(self) -> Iterator[list[Translation]]:

@@ -8,6 +8,7 @@ answered when its own sentences are done.
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -62,6 +63,7 @@ class ContinuousBatcher:
         self.unprepared: list[Job] = []
         self.is_preparing = False  # or about to
         self.pause_until = 0.0  # when the next long text may be prepared
+        self.paused: deque[JoiningJob] = deque()  # between two parts of their alignment
         self.lock = threading.Lock()
 
     def submit(self, job: Job) -> None:
@@ -167,6 +169,9 @@ class ContinuousBatcher:
     def _continue_jobs(self, jobs: Sequence[JoiningJob]) -> None:
         """Have decoded what jobs need next. Report the results of those that need nothing."""
         self._process_decoded(jobs)
+        self._take_next_steps(jobs)
+
+    def _take_next_steps(self, jobs: Sequence[JoiningJob]) -> None:
         outcomes: list[Outcome] = []
         unfinished: list[JoiningJob] = []
         for job in jobs:
@@ -175,6 +180,9 @@ class ContinuousBatcher:
                     if job.start_next_step():
                         unfinished.append(job)
                         continue
+                    if job.is_paused:
+                        self._pause(job)
+                        continue
                     outcomes.append((job.job, job.finish()))
                 except Exception as error:
                     outcomes.append((job.job, error))
@@ -182,6 +190,23 @@ class ContinuousBatcher:
         self._report(outcomes, None)
         if unfinished:
             self.scheduler.put(unfinished)
+
+    def _pause(self, job: JoiningJob) -> None:
+        """Let what waits for this thread come first. One paused job goes on at a time, in turn."""
+        self.paused.append(job)
+        if len(self.paused) == 1:
+            self._submit_paused()
+
+    def _submit_paused(self) -> None:
+        with suppress(RuntimeError):  # the server is stopping
+            self.text_executor.submit(self._resume_paused)
+
+    def _resume_paused(self) -> None:
+        job = self.paused[0]
+        self._take_next_steps([job])  # which appends it again if it is not done
+        self.paused.popleft()
+        if self.paused:
+            self._submit_paused()
 
     @staticmethod
     def _process_decoded(jobs: Sequence[JoiningJob]) -> None:

@@ -14,6 +14,8 @@ from manyheads.documents.limits import DocumentLimits
 from manyheads.documents.suffixes import get_document_suffix
 from manyheads.errors import DataError
 from manyheads.serve import schemas
+from manyheads.serve.client_turns import ClientTurns
+from manyheads.serve.clients import identify_client
 from manyheads.serve.document_store import DocumentStore
 from manyheads.serve.endpoints import Endpoints
 from manyheads.serve.limits import ServerLimits
@@ -40,7 +42,7 @@ class UploadedFile:
 class DocumentEndpoints:
     def __init__(self, endpoints: Endpoints, folder: str | None = None) -> None:
         self.endpoints, self.store = endpoints, DocumentStore(folder)
-        self.turns = asyncio.Semaphore(MAX_DOCUMENTS)
+        self.turns = ClientTurns(MAX_DOCUMENTS)
 
     async def translate_file(self, request: Request) -> dict[str, str]:
         limits = self.endpoints.limits
@@ -51,7 +53,7 @@ class DocumentEndpoints:
         if file is None:
             raise HTTPException(400, "file: Field required, as a part of multipart/form-data with a filename")
         try:
-            async with asyncio.timeout(limits.file_timeout), self.turns:
+            async with asyncio.timeout(limits.file_timeout), self.turns.take(identify_client(request)):
                 data = await self._translate(request, query, file)
         except DataError as error:  # of its file, also where that is noticed in the end
             raise HTTPException(400, str(error)) from None

@@ -42,20 +42,24 @@ class JoiningJob(ScheduledJob):
     def __init__(
         self,
         job: Job,
-        steps: Iterator[Decoding],
+        steps: Iterator[Decoding | None],
         finish: Callable[[], list[object]],
         assembler: Assembler | None = None,
     ) -> None:
         super().__init__(job.client, getattr(job.task, "model", None), job.arrived_at)  # type: ignore[arg-type]
         self.job, self.finish, self.assembler = job, finish, assembler
         self._steps = steps
+        self.is_paused = False  # it has something to do before the next step, and lets others go first
 
     def start_next_step(self) -> Decoding | None:
-        """Return what is to be decoded next; None if the job can be finished."""
-        decoding = next(self._steps, None)
-        if decoding is not None:
-            self.start_decoding(decoding)
-        return decoding
+        """Return what is to be decoded next; None if the job pauses, or can be finished."""
+        for decoding in self._steps:
+            self.is_paused = decoding is None
+            if decoding is not None:
+                self.start_decoding(decoding)
+            return decoding
+        self.is_paused = False
+        return None
 
     @property
     def is_abandoned(self) -> bool:

@@ -14,6 +14,7 @@ from manyheads.serve.limits import ServerLimits
 
 FORM_TYPE, MULTIPART_TYPE = "application/x-www-form-urlencoded", "multipart/form-data"
 IGNORED_FIELDS = ("apiKey", "secret")  # which clients of LibreTranslate send
+TEXT_FIELDS = ("q", "s", "translation", "text")  # which may be lists
 MAX_DIGITS = 100  # of an integer; Python's own limit has a message about Python
 RequestT = TypeVar("RequestT", bound=BaseModel)
 
@@ -91,7 +92,7 @@ async def parse_multipart(request: Request, limits: ServerLimits) -> dict[str, A
 def group_repeated(items: list[tuple[str, str]]) -> dict[str, Any]:
     """Collect fields; those that may be lists become lists where they are repeated."""
     fields: dict[str, Any] = dict(items)
-    for key in ("q", "s", "translation", "text"):
+    for key in TEXT_FIELDS:
         values = [value for name, value in items if name == key]
         if len(values) > 1:
             fields[key] = values
@@ -107,12 +108,13 @@ def validate_request(schema: type[RequestT], fields: dict[str, Any], limits: Ser
         if name not in known and name not in IGNORED_FIELDS:
             raise HTTPException(400, describe_unknown_name("field", name[:100], known))
     fields = {name: value for name, value in fields.items() if name in known}
+    check_collections(fields, limits)
     try:
         query = schema.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise HTTPException(400, f"{first['loc'][0]}: {first['msg'][:200]}") from None
-    for key in ("q", "s", "translation", "text"):
+    for key in TEXT_FIELDS:
         check_texts(key, to_list(getattr(query, key, None)), limits)
     return query
 
@@ -121,9 +123,21 @@ def to_list(value: str | list[str] | None) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else value
 
 
+def check_collections(fields: dict[str, Any], limits: ServerLimits) -> None:
+    """Refuse lists and tables that are too long before their items are looked at.
+
+    Each item may be wrong, and an error of each takes seconds and much memory.
+    """
+    for name, value in fields.items():
+        if isinstance(value, list | dict):
+            is_text = name in TEXT_FIELDS
+            maximum = limits.max_texts if is_text else max(limits.max_glossary_terms, limits.max_form_fields)
+            if len(value) > maximum:
+                items = "texts" if is_text else "items"
+                raise HTTPException(400, f"{name} has {len(value)} {items}, but the maximum is {maximum}")
+
+
 def check_texts(key: str, texts: list[str], limits: ServerLimits) -> None:
-    if len(texts) > limits.max_texts:
-        raise HTTPException(400, f"{key} has {len(texts)} texts, but the maximum is {limits.max_texts}")
     num_characters = sum(map(len, texts))
     if num_characters > limits.max_characters:
         raise HTTPException(

@@ -35,6 +35,9 @@ class StrictReceiveBuffer(ReceiveBuffer):
             self._num_chunks += 1
             if self._num_chunks > MAX_CHUNKS:
                 self.problem = f"the body has more than {MAX_CHUNKS} chunks"
+            elif line.count(b"\r") != 1:  # h11 ends it with CR LF
+                self.problem = "a line with the size of a chunk does not end with CR LF"
+            if self.problem:
                 raise RemoteProtocolError(self.problem)
         return line
 
@@ -53,9 +56,15 @@ def find_problem(head: bytes) -> str:
         return "a line of the headers does not end with CR LF"
     if b"\r\n " in head or b"\r\n\t" in head:
         return "a header continues on the next line"
-    names = [line.partition(b":")[0].strip().lower() for line in head.split(b"\r\n")[1:]]
+    request_line, *lines = head.split(b"\r\n")
+    headers = [line.partition(b":") for line in lines]
+    values = [(name.strip().lower(), value) for name, _, value in headers]
+    names = [name for name, _ in values]
     if LENGTH in names and ENCODING in names:
         return "Content-Length and Transfer-Encoding cannot be sent together"
-    if names.count(LENGTH) > 1 or names.count(ENCODING) > 1:
+    is_list = any(name == LENGTH and b"," in value for name, value in values)
+    if names.count(LENGTH) > 1 or names.count(ENCODING) > 1 or is_list:
         return "Content-Length or Transfer-Encoding is sent twice"
+    if ENCODING in names and request_line.endswith(b"HTTP/1.0"):
+        return "HTTP/1.0 has no Transfer-Encoding"
     return ""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.atomic_io import report_disk_full
+from manyheads.atomic_io import clear_temporary_file, report_disk_full
 from manyheads.errors import DataError, install_command
 from manyheads.train.metrics import METRIC_FORMATS
 from manyheads.train.timing import STARTUP_STAGES
@@ -131,6 +131,7 @@ def truncate_log(path: Path, step: int) -> None:
         return
     kept = [entry for entry in read_log(path) if entry["step"] <= step and entry["event"] != "end"]
     temporary = path.with_name(f"{path.name}.part")
+    clear_temporary_file(temporary)
     with temporary.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
         file.flush()

@@ -152,6 +152,9 @@ class PartialFile:
 def lock_partial_file(part: PartialFile) -> Iterator[None]:
     """Allow one process at a time, where files can be locked. A killed process leaves no lock."""
     part.path.parent.mkdir(parents=True, exist_ok=True)
+    for path in (part.path, part.metadata_path):
+        if path.is_symlink():  # what it points to is not ours to write, nor to resume
+            path.unlink()
     if sys.platform == "win32":
         yield
         return

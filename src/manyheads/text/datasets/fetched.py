@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from manyheads.atomic_io import clear_temporary_file
 from manyheads.errors import DataError, RequestError
 from manyheads.text.datasets.catalog import LanguagePair
 
@@ -70,6 +71,7 @@ class FetchedCorpus:
         row = asdict(self)
         del row["folder"], row["is_new"]
         part = self.folder / f"{MANIFEST}.part"
+        clear_temporary_file(part)
         with part.open("w", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False, indent=1) + "\n")
             file.flush()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from manyheads.atomic_io import report_disk_full
+from manyheads.atomic_io import clear_temporary_file, report_disk_full
 from manyheads.errors import DataError
 from manyheads.progress import Progress
 from manyheads.text.datasets.catalog import Catalog, CorpusPart, load_catalog
@@ -72,6 +72,8 @@ def write_split(context: FetchContext, split: str, parts: list[CorpusPart], fold
     """Write the parts of a split one after the other, each with as many source as target lines."""
     names = [f"{split}.{language}" for language in context.pair.languages]
     paths = [folder / f"{name}.part" for name in names]
+    for path in paths:
+        clear_temporary_file(path)
     num_before, num_pairs = len(context.cache.downloads), 0
     with ExitStack() as stack:
         stack.enter_context(report_disk_full(paths[0], None, "Complete downloads are kept"))
