@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import manyheads as mh
+from manyheads.look.measures import previous_share
 from manyheads.model.positions import sinusoidal_encoding
 from manyheads.ops.attention import attention_scores
 from manyheads.ops.attention_spec import AttentionSpec
@@ -136,6 +137,12 @@ def test_the_toy_search(beam: int, alpha: float, expected: str, evaluate: Evalua
     assert evaluate(f"toy.searchToy({beam}, {alpha})") == expected
     total = evaluate("toy.listSentences().reduce((sum, own) => sum + Math.exp(own.logP), 0)")
     assert total == pytest.approx(1)
+
+
+def test_the_share_on_the_previous_word(evaluate: Evaluate) -> None:
+    maps = torch.rand(5, 5, generator=torch.Generator().manual_seed(0)).softmax(-1).double()
+    share = float(previous_share(maps.numpy(), "encoder"))
+    assert evaluate(f"numbers.previousShare({maps.tolist()})") == pytest.approx(share)
 
 
 def test_paths_and_costs(evaluate: Evaluate) -> None:

@@ -131,3 +131,32 @@ def test_the_messages_of_the_troubleshooting_tables_exist(document: Path) -> Non
 def test_both_troubleshooting_tables_have_the_same_messages() -> None:
     english, korean = map(messages_of, TROUBLESHOOTING)
     assert english == korean
+
+
+def quoted_messages() -> list[tuple[str, str]]:
+    """Return the messages of the Korean table that it quotes in Korean, and these quotations."""
+    text = TROUBLESHOOTING[1].read_text(encoding="utf-8")
+    return re.findall(r'^\| `([^`]+)` \| "([^"]+)"\.', text, flags=re.M)
+
+
+def fits(pattern: str, text: str) -> bool:
+    """Return whether the parts of a pattern, with … between them, are in a text in this order."""
+    return bool(re.search(".*".join(map(re.escape, pattern.split("…"))), text, re.DOTALL))
+
+
+def test_the_korean_messages_of_the_troubleshooting_table_are_those_of_the_catalog() -> None:
+    quoted = quoted_messages()
+    assert len(quoted) > 25
+    for english, korean in quoted:
+        translations = [text for message, text in CATALOG["errors"].items() if fits(english, message)]
+        assert any(fits(korean, text) for text in translations), korean
+
+
+def test_messages_that_are_in_the_catalog_are_quoted_in_korean() -> None:
+    quoted = {english for english, _ in quoted_messages()}
+    translated = {
+        english
+        for english in messages_of(TROUBLESHOOTING[1])
+        if any(fits(english, message) for message in CATALOG["errors"])
+    }
+    assert translated == quoted

@@ -487,6 +487,46 @@ def test_play_goes_through_the_checkpoints_until_the_reader_takes_over(
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_lines_move_from_one_checkpoint_to_the_next_unless_motion_is_reduced(
+    open_page: OpenPage, run: Path, tmp_path: Path, motion: str
+) -> None:
+    """On the way a weight is between those of both, and at the end it is that of the model."""
+    data = compare_checkpoints(run, "I go home.", device="cpu")
+    page = open_page(
+        write_page(data, tmp_path / "page.html"),
+        "view=head&attention=cross&layer=2&head=1&snapshot=1",
+        reduced_motion=motion,
+    )
+    weights = []
+    for snapshot in data["snapshots"]:
+        own = mh.load(run / "checkpoints" / snapshot["name"], device="cpu").attention(
+            "I go home.", data["text"]["target"]
+        )
+        weights.append(expected(own, "cross", words=True)[-1, 0, 0, 0])
+    page.locator("[name=snapshot]").fill("0")
+    page.evaluate(
+        """() => {
+            window.seen = [];
+            const read = () => {
+                window.seen.push(Number(document.querySelector('.picture rect[data-row]').dataset.weight));
+                requestAnimationFrame(read);
+            };
+            read();
+        }"""
+    )
+    page.locator(".play").click()
+    page.wait_for_function("() => document.querySelector('.slider.snapshot output').value === 'step 30'")
+    page.wait_for_timeout(800)
+    seen = page.evaluate("window.seen")
+    between = [weight for weight in seen if all(abs(weight - own) > 2e-4 for own in weights)]
+    assert bool(between) == (motion == "no-preference")
+    assert all(min(weights) - 1e-4 <= weight <= max(weights) + 1e-4 for weight in seen)
+    assert seen[0] == pytest.approx(weights[0], abs=1e-4)
+    assert seen[-1] == pytest.approx(weights[-1], abs=1e-4)
+
+
+@pytest.mark.heavy
 def test_a_permalink_restores_the_view(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, ALL_HEADS)
     page.locator("[data-value=cross]").click()

@@ -472,6 +472,44 @@ def test_the_language_of_the_page_can_be_changed(open_page: OpenPage, path: Path
 
 
 @pytest.mark.heavy
+def test_the_walk_stays_at_its_place_in_another_language(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, SOURCE)
+    page.click("[data-panel='walk']")
+    page.locator('[data-block="decoder.cross"]').click()
+    page.locator(".phases button").nth(2).click()
+    place = page.locator(".progress").inner_text().split()[0]
+    page.select_option("[name=language]", "ko")
+    page.wait_for_function("() => document.querySelector('.walk .progress')?.innerText.includes('단계')")
+    assert page.locator(".progress").inner_text().split()[-1] == place
+    assert page.locator('.block[aria-current="step"]').get_attribute("data-block") == "decoder.cross"
+
+
+@pytest.mark.heavy
+def test_candidates_lie_beside_the_translation_and_the_mark_of_a_cut_on_its_map(
+    open_page: OpenPage, path: Path, model: Path, tmp_path: Path
+) -> None:
+    page = open_page(path, viewport={"width": 1280, "height": 800})
+    type_text(page, SOURCE)
+    page.wait_for_selector(".picture .token")
+    page.locator(".unit").first.click()
+    candidates, source = (page.locator(name).bounding_box() for name in (".candidates", ".pane:not(.target)"))
+    assert candidates["x"] >= source["x"] + source["width"]
+    head = page.locator(".head").first
+    head.dblclick()
+    page.wait_for_selector(".head.is-cut .role")
+    bottom = head.evaluate(
+        "node => { const { top, height } = getComputedStyle(node, '::after');"
+        " return node.getBoundingClientRect().y + parseFloat(top) + parseFloat(height); }"
+    )
+    assert bottom <= head.locator(".role").bounding_box()["y"]
+    data = build_live_data(model) | {"examples": ["I loved them.", "He says that the farmer will sleep."] * 2}
+    phone = open_page(write_live_page(data, tmp_path / "page.html"), viewport=PHONE)
+    tops = {button.bounding_box()["y"] for button in phone.locator(".example").all()}
+    assert len(tops) == 1, "examples are one row"
+
+
+@pytest.mark.heavy
 def test_fifty_tokens_and_six_layers_of_eight_heads_are_hovered_quickly(
     open_page: OpenPage, subwords: SubwordTokenizer, tmp_path: Path
 ) -> None:

@@ -163,6 +163,42 @@ def test_searches_return_the_hypotheses_of_the_torch_engine(node: NodeEngine, be
             np.testing.assert_allclose(own["scores"], other.token_scores, atol=1e-4)
 
 
+def compare_searches(node: NodeEngine, config: mh.TransformerConfig, source: list[int], beam: int) -> None:
+    """Compare all hypotheses of a beam; the decoder may be deeper or shallower than the encoder."""
+    model, data = round_model(config)
+    node.call("loadModel", **data)
+    decoding = mh.DecodingConfig(beam=beam, nbest=beam, alpha=0.6)
+    expected = search_with_torch(model, source, decoding, max_length=8)
+    options = {"beam": beam, "nbest": beam, "alpha": 0.6, "maxLength": 8}
+    result = node.call("search", source=source, options=options)
+    assert [own["tokens"] for own in result] == [own.tokens for own in expected]
+    scores = [own.score for own in expected]
+    assert [own["score"] for own in result] == pytest.approx(scores, rel=1e-5, abs=1e-4)
+
+
+# Without residuals such small models give the same logits at every step, and hypotheses tie.
+SEARCHES = (transformer_configs(residuals=True), sentences(count=1, min_length=1), st.sampled_from([1, 2, 4]))
+
+
+def test_searches_of_every_kind_of_model_equal_those_of_torch(node: NodeEngine) -> None:
+    @settings(max_examples=15, deadline=None)
+    @given(*SEARCHES)
+    def check(config: mh.TransformerConfig, texts: list[list[int]], beam: int) -> None:
+        compare_searches(node, config, texts[0], beam)
+
+    check()
+
+
+@pytest.mark.heavy
+def test_searches_of_many_models_equal_those_of_torch(node: NodeEngine) -> None:
+    @settings(max_examples=100, deadline=None)
+    @given(*SEARCHES)
+    def check(config: mh.TransformerConfig, texts: list[list[int]], beam: int) -> None:
+        compare_searches(node, config, texts[0], beam)
+
+    check()
+
+
 def test_a_sample_starts_from_its_seed(node: NodeEngine) -> None:
     config = mh.TransformerConfig(vocab_size=23, layers=1, d_model=8, d_ff=16, heads=2, init_gain=1.0)
     node.call("loadModel", **round_model(config)[1])

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -85,8 +86,15 @@ def test_models_that_the_engine_does_not_run_are_refused(
     with pytest.raises(RequestError, match=r"translates ko-en, but .* translates en-ko"):
         build_live_data(plain, other)
     monkeypatch.setattr(live_page, "MAX_WEIGHTS", 1000)
-    with pytest.raises(RequestError, match=r"weights, but the maximum is 1,000: train a student"):
+    with pytest.raises(RequestError, match=r"a file of 0 MB, but the maximum is 1,000 .*: train a student"):
         build_live_data(plain)
+
+
+def test_what_a_larger_model_would_need_is_the_size_of_its_page(model: Path, tmp_path: Path) -> None:
+    data = build_live_data(model)
+    sizes = [np.prod(entry["shape"]) for entry in data["models"][0]["tensors"] if entry["dtype"] == "int8"]
+    assert len(data["models"][0]["weights"]) >= sum(sizes) * 4 / 3, "base64"
+    assert live_page.estimate_size(60_000_000) == "80 MB"
 
 
 def test_two_checkpoints_of_the_same_name_are_told_apart(model: Path, run: Path, tmp_path: Path) -> None:

@@ -93,6 +93,21 @@ def test_look_writes_figures_without_a_page(
     assert "out/figure-3.pdf" in out
 
 
+def test_look_prints_the_page_and_the_figures_that_it_writes(
+    look: Call, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("manyheads.look.plots.FORMATS", ("pdf",))
+    code, out, err = look(
+        str(model), "I go home.", "--target", "I go.", "--figures", "out", "-o", "page.html"
+    )
+    assert (code, err) == (0, "")
+    assert "page.html: open it in a browser" in out.splitlines()
+    assert {line for line in out.splitlines() if line.startswith("out/")} == {
+        str(path.relative_to(tmp_path)) for path in (tmp_path / "out").iterdir()
+    }
+
+
 def test_look_shows_the_checkpoints_of_a_run(look: Call, run: Path, tmp_path: Path) -> None:
     code, _, err = look(str(run), "I go home.", "--through-training")
     assert code == 0, err

@@ -219,3 +219,59 @@ def test_a_phone_opens_the_diagram_and_closes_it_after_a_choice(open_walk: OpenW
     assert page.locator(".diagram-toggle").get_attribute("aria-expanded") == "false"
     assert "cross-attention" in page.locator(".where").inner_text()
     assert page.locator(".walk-stage h3").bounding_box()["y"] < 844, "the stage is above the fold"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
+def test_the_diagram_and_the_buttons_stay_in_sight_on_a_phone(open_walk: OpenWalk, locale: str) -> None:
+    """The small picture is a button, nothing shows through the bar, and a station begins with its title."""
+    page = open_walk(locale=locale, **PHONE)
+    for _ in range(9):
+        page.locator(".next").click()
+    page.locator(".panel canvas").last.scroll_into_view_if_needed()
+    page.evaluate("scrollBy(0, 200)")
+    assert page.locator(".walk-stage h3").bounding_box()["y"] < 0
+    bar, diagram = (page.locator(name).bounding_box() for name in (".walk-head", ".walk-map"))
+    assert bar["y"] == pytest.approx(0, abs=1)
+    assert diagram["y"] == pytest.approx(0, abs=1)
+    assert diagram["height"] <= bar["height"] + 1
+    covered = page.evaluate(
+        """([left, right, bottom]) => {
+            const isCovered = (x, y) => document.elementFromPoint(x, y).closest('.walk-head, .walk-map');
+            const steps = Array.from({ length: right - left - 2 }, (_, n) => left + 1 + n);
+            return steps.every((x) => isCovered(x, 2) && isCovered(x, bottom - 3));
+        }""",
+        [round(bar["x"]), round(diagram["x"] + diagram["width"]), round(bar["height"])],
+    )
+    assert covered
+    page.locator(".next").click()
+    title = page.locator(".walk-stage h3").bounding_box()
+    assert bar["height"] <= title["y"] + 1 < 300, "below the bar"
+    name = {"en-US": "Diagram", "ko-KR": "그림"}[locale]
+    assert page.locator(".diagram-toggle").get_attribute("aria-label") == name
+    page.touchscreen.tap(diagram["x"] + 30, diagram["y"] + 40)
+    assert page.locator(".diagram-toggle").get_attribute("aria-expanded") == "true"
+    assert page.locator(".walk-map").bounding_box()["width"] > 300
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("size", [(390, 844), (900, 700), (1280, 800)])
+def test_the_calculation_of_a_chosen_cell_is_in_sight(open_walk: OpenWalk, size: tuple[int, int]) -> None:
+    page = open_walk(viewport={"width": size[0], "height": size[1]})
+    page.locator(".next").click()
+    canvas = page.locator(".panel canvas").first
+    canvas.evaluate("node => scrollBy(0, node.getBoundingClientRect().bottom - innerHeight + 4)")
+    box = canvas.bounding_box()
+    page.mouse.click(box["x"] + box["width"] - 6, box["y"] + box["height"] - 6)
+    page.wait_for_selector(".walk.has-choice")
+    title, box = page.locator(".calculation-title").bounding_box(), canvas.bounding_box()
+    for shown, part in (
+        ([title["x"] + 6, title["y"] + 6], ".calculation"),
+        ([box["x"] + box["width"] - 6, box["y"] + box["height"] - 6], "canvas"),
+    ):
+        is_on_top = "([x, y, part]) => Boolean(document.elementFromPoint(x, y)?.closest(part))"
+        assert page.evaluate(is_on_top, [*shown, part]), part
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, "the page is wider than the screen"
+    page.locator(".back").click()
+    assert page.locator(".walk.has-choice").count() == 0, "of a cell that is gone"

@@ -1,5 +1,6 @@
 """The translate and training views in a browser: examples, marks, alternatives, links, errors, runs."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,11 @@ def test_a_visitor_reads_what_the_model_knows_and_tries_an_example(
         page.wait_for_selector(".look .controls")
         shown = page.locator(".sentence-pair .source [lang]").inner_text()
         assert shown == "We read a book at school.", "without a text, an example is shown"
+        phone = open_page(port, viewport={"width": 300, "height": 740})
+        examples = phone.locator(".example").all()
+        assert len({example.bounding_box()["y"] for example in examples}) == 1, "one row on a phone"
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert phone.evaluate(wide) <= 0
 
 
 def fake_manifest(data: Path) -> Callable[[Path], dict[str, Any]]:
@@ -97,6 +103,17 @@ def test_alternatives_mark_what_differs(open_page: OpenPage, run_server: Any) ->
         page = open_page(port)
         type_text(page, "one two")
         assert page.locator(".alternatives-list mark").all_text_contents() == ["1", "2", "3"]
+        parts = page.evaluate(
+            """async () => {
+                const { compareWords } = await import('./look/word_differences.js');
+                return compareWords('a x e', 'a b c d e', { withOmitted: true });
+            }"""
+        )
+        gap = {"word": "b c d", "isOmitted": True}
+        assert [part for part in parts if "isOmitted" in part] == [gap], "one gap for words that are left out"
+        for row in page.locator(".alternatives-list li .actions").all():
+            tops = {button.bounding_box()["y"] for button in row.locator("button").all()}
+            assert len(tops) == 1, "buttons of an alternative stay together"
 
 
 def test_alternatives_open_at_a_word(
@@ -367,3 +384,29 @@ def test_runs_are_overlaid_with_a_shared_cursor_and_a_time_axis(
         assert loss.locator("path.train.faint").count() == 2
         page.locator("[name=run]").first.uncheck()
         assert loss.locator("path.train.faint").count() == 1
+
+
+@pytest.mark.parametrize("width", [220, 300, 480])
+def test_horizontal_axes_have_round_ticks_with_room_for_their_labels(
+    open_page: OpenPage, run_server: Any, width: int
+) -> None:
+    """On a phone too, and not merely the first and the last step."""
+    with run_server() as port:
+        page = open_page(port)
+        axes = page.evaluate(
+            """async (width) => {
+                const { createStepAxis, createTimeAxis } = await import('./chart_scale.js');
+                const describe = ({ ticks, position, formatTick }) =>
+                    ticks.map((tick) => [tick, position(tick), formatTick(tick).length]);
+                const ends = [9, 19, 95, 950, 1140, 20000, 99999, 2300000];
+                const create = (axis, end) => describe(axis([1, end / 2, end], [0, width]));
+                return ends.flatMap((end) => [create(createStepAxis, end), create(createTimeAxis, end)]);
+            }""",
+            width,
+        )
+    for ticks in axes:
+        assert 2 <= len(ticks) <= 5
+        spacing = ticks[1][0] - ticks[0][0]
+        assert all(tick % spacing == 0 for tick, *_ in ticks), f"{ticks} are not round"
+        for (_, left, characters), (_, right, others) in itertools.pairwise(ticks):
+            assert right - left >= 6 * (characters + others) / 2 + 6

@@ -31,6 +31,11 @@ export function entropyBits(weights) {
   return weights.reduce((sum, weight) => sum - (weight > 0 ? weight * Math.log2(weight) : 0), 0);
 }
 
+// The mean weight on the position before. The first row has none before it.
+export function previousShare(map) {
+  return map.slice(1).reduce((sum, row, index) => sum + (row[index] ?? 0), 0) / Math.max(1, map.length - 1);
+}
+
 // The Frobenius norm of d weights / d scores: diag(w) - w w^T.
 export function softmaxSlope(weights) {
   let sum = 0;

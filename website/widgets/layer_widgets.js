@@ -160,7 +160,7 @@ function positionMap() {
 function feedForwardCurve() {
   const slider = (name, label, value) => range(name, label, -3, 3, value, 0.25);
   return {
-    title: say("A feed-forward layer of one number and two hidden units", "수 하나와 은닉 유닛 둘의 피드포워드"),
+    title: say("A feed-forward layer of one number and two hidden units", "수 하나와 은닉 유닛 둘의 피드포워드 층"),
     controls: [
       slider("w1", "w₁₁", 1), slider("b1", "b₁₁", 1), slider("v1", "w₂₁", 1),
       slider("w2", "w₁₂", -1), slider("b2", "b₁₂", 1), slider("v2", "w₂₂", 1),

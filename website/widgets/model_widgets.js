@@ -3,7 +3,7 @@
 import { headKey } from "../../src/manyheads/look/live/transformer.js";
 import { takeHead } from "../../src/manyheads/look/live/translator.js";
 import { loadBookModel } from "./book_model.js";
-import { dot, entropyBits, softmax } from "./book_numbers.js";
+import { dot, entropyBits, previousShare, softmax } from "./book_numbers.js";
 import { createTable, formatNumber } from "./widget_figures.js";
 import { say } from "./widget_frame.js";
 
@@ -187,7 +187,7 @@ async function maskOfSentence() {
 async function unitsOfSentence() {
   await prepare();
   return {
-    title: say("Hidden units of a trained feed-forward layer", "학습된 피드포워드의 은닉 유닛"),
+    title: say("Hidden units of a trained feed-forward layer", "학습된 피드포워드 층의 은닉 유닛"),
     controls: [
       sentenceControl(),
       { name: "layer", label: say("encoder layer", "인코더 층"), type: "choice", value: "1", options: listLayers("encoder") },
@@ -296,15 +296,15 @@ async function measuresOfHeads() {
       const rows = heads.map((map) => [
         map.reduce((sum, row) => sum + entropyBits(row), 0) / map.length,
         mean(map, (i, j) => (i === j ? 1 : 0)),
-        mean(map, (i, j) => (j === i - 1 ? 1 : 0)),
+        previousShare(map),
         mean(map, (i, j) => Math.abs(i - j)),
         mean(map, (i, j) => (j === columns.length - 1 ? 1 : 0)),
       ]);
       const sharpest = findPeak(rows.map(([entropy]) => -entropy));
       return {
         summary: say(
-          `Layer ${layer}: the sharpest head is ${sharpest + 1}, with ${formatNumber(rows[sharpest][0])} bits of at most ${formatNumber(Math.log2(columns.length))}.`,
-          `${layer}층에서 가장 뾰족한 헤드는 ${sharpest + 1}번으로 ${formatNumber(rows[sharpest][0])}비트(최대 ${formatNumber(Math.log2(columns.length))})입니다.`,
+          `Layer ${layer}: the sharpest head is ${sharpest + 1}, with an entropy of ${formatNumber(rows[sharpest][0])} bits of at most ${formatNumber(Math.log2(columns.length))}.`,
+          `${layer}층에서 어텐션이 가장 한곳에 몰린 헤드는 ${sharpest + 1}번으로, 엔트로피가 ${formatNumber(rows[sharpest][0])}비트(최대 ${formatNumber(Math.log2(columns.length))})입니다.`,
         ),
         parts: [
           createTable({

@@ -24,12 +24,12 @@ function embeddingScale() {
       const share = deviation ** 2 / (deviation ** 2 + position ** 2);
       return {
         summary: say(
-          `${formatNumber(100 * share)} % of the variance of the sum comes from the word.`,
-          `합의 분산 가운데 ${formatNumber(100 * share)} %가 단어에서 옵니다.`,
+          `${formatNumber(100 * share)} % of the mean square of the sum comes from the word.`,
+          `합의 제곱 평균 가운데 ${formatNumber(100 * share)} %가 단어에서 옵니다.`,
         ),
         parts: [
           createTable({
-            caption: say("standard deviation of a number", "수 하나의 표준편차"),
+            caption: say("root mean square of a number", "수 하나의 크기 (제곱 평균의 제곱근)"),
             columns: [say("embedding", "임베딩"), say("position", "위치"), say("ratio", "비율")],
             rows: [`d_model = ${width}`],
             cells: [[deviation, position, deviation / position]],

@@ -54,8 +54,9 @@ def build_live_data(folder: Path, other: Path | None = None, text: str | None = 
     total = sum(array.size for arrays in weights for array in arrays.values())
     if total > MAX_WEIGHTS:
         raise RequestError(
-            f"the page would have {total:,} weights, but the maximum is {MAX_WEIGHTS:,}: "
-            f"train a student (docs/students.md), or use manyheads serve"
+            f"the page would have {total:,} weights, a file of {estimate_size(total)}, but the maximum is "
+            f"{MAX_WEIGHTS:,} ({estimate_size(MAX_WEIGHTS)}): train a student (docs/students.md), or use "
+            f"manyheads serve"
         )
     examples = list_examples(infos[0])
     names = [path.resolve().name for path in folders]
@@ -68,6 +69,11 @@ def build_live_data(folder: Path, other: Path | None = None, text: str | None = 
         "text": text if text is not None else choose_text(examples, infos[0].languages["source"]),
         "examples": examples,
     }
+
+
+def estimate_size(weights: int) -> str:
+    """Return the size of a page: int8 weights in base64."""
+    return f"{weights * 4 / 3 / 1e6:,.0f} MB"
 
 
 def choose_text(examples: list[str], language: str) -> str:

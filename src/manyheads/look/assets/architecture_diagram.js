@@ -223,7 +223,7 @@ export class ArchitectureDiagram {
     cancelAnimationFrame(this.frame);
     const start = this.position;
     this.position = target;
-    if (!animate || !start || start[0] !== target[0]) return place(target);
+    if (!animate || !start) return place(target);
     const began = performance.now();
     const move = (now) => {
       const share = Math.min(1, Math.max(0, (now - began) / MOVE_MILLISECONDS));

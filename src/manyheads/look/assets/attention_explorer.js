@@ -16,6 +16,7 @@ import { preferredLanguage } from "./page_languages.js";
 import { Picture } from "./picture.js";
 import { createHoverTable } from "./hover_table.js";
 import { joinScenes } from "./scene.js";
+import { SnapshotTransition } from "./snapshot_transition.js";
 import { renderSvg } from "./svg_renderer.js";
 import { TEXTS } from "./texts.js";
 import { allHeads, fromFragment, initialState, limitLayers, toFragment } from "./view_state.js";
@@ -40,6 +41,7 @@ class AttentionExplorer {
     this.state = permalink ? fromFragment(location.hash.slice(1), data) : initialState(data);
     this.hovered = null; // the token under the pointer or with the focus
     this.findCounts = {}; // how often each pattern was searched for
+    this.transition = new SnapshotTransition(this.maps, () => this.drawPictures());
     this.root.classList.add("look");
     this.build();
     this.closed = new AbortController();
@@ -57,6 +59,7 @@ class AttentionExplorer {
 
   close() {
     this.closed.abort();
+    this.transition.stop();
     this.resizeObserver.disconnect();
   }
 
@@ -144,6 +147,15 @@ class AttentionExplorer {
     this.root.querySelector(`[data-sort="${name}"]`)?.focus();
   }
 
+  // Shows a snapshot while training is played: the picture of the one before changes into it.
+  playSnapshot(snapshot) {
+    const before = this.state.snapshot;
+    const numWeights = this.panels.flat().reduce((sum, { map }) => sum + map.weights.length, 0);
+    this.transition.stop();
+    if (snapshot === before + 1) this.transition.start(before, numWeights);
+    this.change({ snapshot });
+  }
+
   // Goes through the heads most like a figure of the paper, one per call.
   findHead(pattern) {
     const { attention, snapshot, view } = this.state;
@@ -204,7 +216,7 @@ class AttentionExplorer {
         "section",
         { class: "surface", "aria-label": texts.attention },
         createControls(data, texts, actions),
-        ...createPlayer(data, texts, change),
+        ...createPlayer(data, texts, { change, play: (snapshot) => this.playSnapshot(snapshot) }),
         element("div", { class: "look-body" }, this.navigator.root, element("div", { class: "look-main" }, ...main)),
         createSliders(data, texts, change),
         candidates,
@@ -317,7 +329,9 @@ class AttentionExplorer {
     const languages = [0, 1].map((side) => this.maps.language(attention, side));
     const width = Math.max(this.parts.pictures.parentElement.clientWidth, MIN_WIDTH);
     const isNarrow = width < 560;
-    return this.panels.map((heads, _, { length }) => {
+    return this.panels.map((shown, _, { length }) => {
+      const move = ({ layer, head }) => this.transition.map({ ...this.state, layer, head });
+      const heads = isFile ? shown : shown.map((own) => ({ ...own, map: move(own) }));
       const single = heads.length === 1 ? heads[0] : null;
       const title = single ? this.texts.headName(single.layer + 1, single.head + 1) : this.texts.layerName(layer + 1);
       const maxWidth = (isNarrow ? width : (width - 16 * (length - 1)) / length) - 8; // gaps and padding of attention.css

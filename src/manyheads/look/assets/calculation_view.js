@@ -87,11 +87,13 @@ function createSoftmaxTable({ softmax, chosen }, texts) {
   );
 }
 
+// A long line is broken after a dot, a comma or a bracket rather than inside a name.
 function createCodeLine({ file, line, text }, texts) {
+  const parts = text.split(/(?<=[.,([])/).flatMap((part, n) => (n ? [element("wbr"), part] : [part]));
   return element(
     "div",
     { class: "code-line" },
     element("span", { class: "quiet" }, `${texts.code}: ${file.replace("src/manyheads/", "")}:${line}`),
-    element("pre", {}, element("code", { "data-file": file, "data-line": line }, text)),
+    element("pre", {}, element("code", { "data-file": file, "data-line": line }, ...parts)),
   );
 }

@@ -21,11 +21,12 @@ export function createSliders(data, texts, onChange) {
 }
 
 // Of a run: a slider over its snapshots, and a button that goes through them from the first to the last. Whoever moves
-// the slider takes over. A list of elements, which is empty for a single model.
-export function createPlayer(data, texts, onChange) {
+// the slider takes over. change(difference) sets the state, play(snapshot) shows the next one. A list of elements, which
+// is empty for a single model.
+export function createPlayer(data, texts, { change, play }) {
   const last = data.snapshots.length - 1;
   if (!last) return [];
-  const slider = createSlider("snapshot", texts.snapshot, last, (snapshot) => onChange({ snapshot }));
+  const slider = createSlider("snapshot", texts.snapshot, last, (snapshot) => change({ snapshot }));
   const input = slider.querySelector("input");
   let timer = null;
   const stop = () => {
@@ -35,7 +36,7 @@ export function createPlayer(data, texts, onChange) {
   };
   const show = (snapshot) => {
     if (!button.isConnected) return stop();
-    onChange({ snapshot });
+    play(snapshot);
     if (snapshot === last) stop();
   };
   const start = () => {

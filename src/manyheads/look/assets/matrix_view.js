@@ -82,7 +82,8 @@ export class MatrixView {
         if (!withValues) return;
         context.globalAlpha = 1;
         context.fillStyle = strength > 0.6 ? colors.onStrong : colors.text;
-        const text = this.color ? value.toFixed(2).replace(/^0/, "") : value.toFixed(1).replace("-", "−");
+        const digits = Math.abs(value) < 9.95 ? 1 : 0; // what fits into a cell
+        const text = this.color ? value.toFixed(2).replace(/^0/, "") : value.toFixed(digits).replace("-", "−");
         if (!this.color || value >= 0.005) context.fillText(text, x + cellWidth / 2 - 0.5, y + cellHeight / 2);
       });
     });

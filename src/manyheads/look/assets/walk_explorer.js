@@ -94,23 +94,28 @@ class WalkExplorer {
       heads: element("div", { class: "head-row", role: "group", "aria-label": texts.head }),
       panels: element("div", { class: "panels" }),
       note: element("p", { class: "note" }),
-      calculation: element("section", { class: "calculation", "aria-label": texts.calculation, "aria-live": "polite" }),
+      calculation: element("section", { class: "calculation", tabindex: 0, "aria-label": texts.calculation, "aria-live": "polite" }),
       back: button("back", () => this.stepBy(-1)),
       next: button("next", () => this.stepBy(1)),
       play: button("play", () => (this.timer ? this.pause() : this.play())),
       progress: element("span", { class: "quiet progress" }),
       tooltip: element("div", { class: "tooltip", hidden: true, "aria-hidden": "true" }),
     });
-    const toggle = element("button", { type: "button", class: "diagram-toggle", "aria-expanded": "false", onclick: () => this.toggleDiagram() }, texts.showDiagram);
-    this.diagramToggle = toggle;
-    this.map = element("div", { class: "walk-map" }, this.diagram.svg);
+    this.diagramToggle = element("button", {
+      type: "button",
+      class: "diagram-toggle",
+      "aria-label": texts.showDiagram,
+      "aria-expanded": "false",
+      onclick: () => this.toggleDiagram(),
+    });
+    this.map = element("div", { class: "walk-map" }, this.diagram.svg, this.diagramToggle);
     this.root.classList.add("walk");
     this.root.replaceChildren(
       this.map,
       element(
         "div",
         { class: "walk-stage" },
-        element("div", { class: "walk-head" }, parts.where, element("div", { class: "walk-buttons" }, toggle, parts.back, parts.next, parts.play, parts.progress)),
+        element("div", { class: "walk-head" }, parts.where, element("div", { class: "walk-buttons" }, parts.back, parts.next, parts.play, parts.progress)),
         parts.title,
         parts.about,
         parts.phases,
@@ -137,17 +142,24 @@ class WalkExplorer {
     const anywhere = (station) => station.stack === stack && station.block === block;
     const index = [matches, anywhere].map((test) => this.stations.findIndex(test)).find((found) => found >= 0);
     this.toggleDiagram(false);
-    if (index !== undefined) this.go(index, 0);
+    if (index !== undefined) this.goAndShow(index, 0);
   }
 
   stepBy(direction, isPlaying = false) {
     if (!isPlaying) this.pause();
+    const go = (...position) => (isPlaying ? this.go(...position) : this.goAndShow(...position));
     const { index, phase } = this.position;
     const nextPhase = phase + direction;
-    if (this.station.phases[nextPhase]) return this.go(index, nextPhase);
+    if (this.station.phases[nextPhase]) return go(index, nextPhase);
     const next = this.stations[index + direction];
     if (!next) return this.pause();
-    return this.go(index + direction, direction > 0 ? 0 : next.phases.length - 1);
+    return go(index + direction, direction > 0 ? 0 : next.phases.length - 1);
+  }
+
+  // On a phone the buttons stay in sight while the title of the station may be above the screen.
+  async goAndShow(index, phase) {
+    await this.go(index, phase);
+    if (this.parts.title.getBoundingClientRect().top < 0) this.parts.title.scrollIntoView();
   }
 
   play() {
@@ -176,6 +188,7 @@ class WalkExplorer {
     this.root.removeAttribute("aria-busy");
     this.data = data;
     Object.assign(this.position, { index, phase, cell: null });
+    this.root.classList.remove("has-choice");
     this.labels = Object.fromEntries(Object.entries(data.tokens).map(([side, tokens]) => [side, readableTokens(tokens, this.texts)]));
     this.drawStage();
   }
@@ -200,6 +213,17 @@ class WalkExplorer {
     this.drawNote();
     this.updateMarks();
     this.drawCalculation();
+    this.root.classList.add("has-choice");
+    this.revealCell(name, row);
+  }
+
+  // Where the calculation lies at the bottom of the screen, the chosen cell stays above it.
+  revealCell(name, row) {
+    const { calculation } = this.parts;
+    if (getComputedStyle(calculation).bottom !== "0px") return;
+    const { canvas, top, cellHeight } = this.views.get(name);
+    const covered = canvas.getBoundingClientRect().top + top + (row + 1) * cellHeight - calculation.getBoundingClientRect().top;
+    if (covered > 0) scrollBy(0, covered + 8);
   }
 
   // ---- drawing

@@ -1,5 +1,5 @@
-// Which words of a text differ from another: [{word, isNew}], by their longest common subsequence. On request, words of
-// the other that the text leaves out are among them: {word, isOmitted}.
+// Which words of a text differ from another: [{word, isNew}], by their longest common subsequence. On request, what the
+// text leaves out of the other is among them, one or several words: {word, isOmitted}.
 
 export function compareWords(text, other, { withOmitted = false } = {}) {
   const [words, others] = [text, other].map((own) => own.split(/\s+/).filter(Boolean));
@@ -14,7 +14,8 @@ export function compareWords(text, other, { withOmitted = false } = {}) {
       marked.push({ word: words[i], isNew: false });
       [i, j] = [i + 1, j + 1];
     } else if (i === words.length || (j < others.length && lengths[i][j + 1] > lengths[i + 1][j])) {
-      if (withOmitted) marked.push({ word: others[j], isOmitted: true });
+      if (withOmitted && marked.at(-1)?.isOmitted) marked.at(-1).word += ` ${others[j]}`;
+      else if (withOmitted) marked.push({ word: others[j], isOmitted: true });
       j++;
     } else marked.push({ word: words[i++], isNew: true });
   }

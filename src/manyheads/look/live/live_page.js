@@ -92,7 +92,6 @@ export class LivePage {
         this.translation.node,
         this.message,
         this.variants.node,
-        this.translation.candidates,
         element("div", { class: "toolbar" }, this.panels, this.controls.node),
         this.heads.node,
         this.walk.node,

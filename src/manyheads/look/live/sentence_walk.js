@@ -8,11 +8,11 @@ export class SentenceWalk {
   constructor(page) {
     this.page = page;
     const { texts } = page;
-    this.container = element("div", {});
+    this.container = page.walkContainer ??= element("div", {}); // kept with the place in the walk, also in another language
     this.node = element(
       "section",
       { class: "card walk-card", "aria-label": texts.walk, hidden: true },
-      element("h2", {}, texts.walk),
+      element("h2", { class: "visually-hidden" }, texts.walk),
       element("p", { class: "hint" }, texts.walkHint),
       this.container,
     );

@@ -41,7 +41,7 @@ export class TranslationView {
       { type: "button", class: "quiet", onclick: () => this.resetPrefix() },
       texts.clear,
     );
-    this.candidates = element("section", { class: "card candidates", "aria-label": texts.candidates, hidden: true });
+    this.candidates = element("section", { class: "candidates", "aria-label": texts.candidates, hidden: true });
     this.candidatesHint = element("p", { class: "hint" }, texts.candidatesHint);
     this.node = element(
       "section",
@@ -61,6 +61,7 @@ export class TranslationView {
         element("h2", { class: "name" }, targetName),
         this.output,
         this.candidatesHint,
+        this.candidates,
         element(
           "div",
           { class: "prefix" },

@@ -57,7 +57,7 @@ export class AlternativeList {
       const words = compareWords(text, translation, { withOmitted: true }).flatMap((part) => [createWord(part), " "]);
       const copy = createButton("copy", text, () => this.copy(text));
       const use = createButton("use", text, () => this.use(complete(text)));
-      return element("li", {}, element("span", {}, ...words.slice(0, -1)), copy, use);
+      return element("li", {}, element("span", {}, ...words.slice(0, -1)), " ", element("div", { class: "actions" }, copy, use));
     };
     list.replaceChildren(...alternatives.map(createItem));
   }
@@ -106,7 +106,7 @@ export class AlternativeList {
   }
 }
 
-// Words that are new, and a gap where some of the translation are left out.
+// Words that are new, and one gap where words of the translation are left out.
 function createWord({ word, isNew, isOmitted }) {
   if (isOmitted) return element("del", { title: word }, "…");
   return isNew ? element("mark", {}, word) : word;

@@ -2,7 +2,8 @@
 
 const TIME_SPACINGS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 const [MINUTE, HOUR] = [60, 3600]; // in seconds
-const [MAX_TICKS, TICK_ROOM] = [5, 50]; // of a horizontal axis; the pixels of a label
+const MAX_TICKS = 5; // of a horizontal axis
+const [DIGIT_WIDTH, LABEL_GAP] = [7, 12]; // pixels of its labels
 
 export function formatNumber(value) {
   if (value === 0) return "0";
@@ -18,21 +19,23 @@ export function formatSeconds(seconds) {
   return `${Number((seconds / size).toFixed(1))} ${unit}`;
 }
 
-// The axes of a chart: {position(x), ticks, format}. `range` is [first pixel, last pixel].
+// The axes of a chart: {position(x), ticks, format}. `range` is [first pixel, last pixel]. A horizontal one also has
+// formatTick, for its labels.
 export function createStepAxis(values, range) {
   const [low, high] = findLimits(values);
-  const ticks = roundTicks(low, high, countTicks(range)).filter((step) => step >= low && step <= high && Number.isInteger(step));
+  const powers = Array.from({ length: 15 }, (_, n) => 10 ** n);
+  const spacings = powers.flatMap((power) => [power, 2 * power, 5 * power]);
+  const ticks = spaceTicks(low, high, spacings, range, formatNumber);
   const shown = ticks.length > 1 ? ticks : [...new Set([low, high])];
-  return { position: createPosition(low, high, range), ticks: shown, format: (step) => step.toLocaleString("en") };
+  const position = createPosition(low, high, range);
+  return { position, ticks: shown, format: (step) => step.toLocaleString("en"), formatTick: formatNumber };
 }
 
 export function createTimeAxis(values, range) {
   const [low, high] = findLimits(values);
-  const count = countTicks(range);
-  const spacing = TIME_SPACINGS.find((size) => (high - low) / size <= count) ?? 86400 * Math.ceil((high - low) / 86400 / count);
-  const ticks = [];
-  for (let tick = Math.ceil(low / spacing) * spacing; tick <= high; tick += spacing) ticks.push(tick);
-  return { position: createPosition(low, high, range), ticks, format: formatSeconds };
+  const days = Array.from({ length: 12 }, (_, n) => 2 * 86400 * 2 ** n);
+  const ticks = spaceTicks(low, high, [...TIME_SPACINGS, ...days], range, formatSeconds);
+  return { position: createPosition(low, high, range), ticks, format: formatSeconds, formatTick: formatSeconds };
 }
 
 export function createLinearAxis(values, range) {
@@ -48,8 +51,19 @@ export function createLogarithmicAxis(values, range) {
   return { position: (value) => position(Math.log10(Math.max(value, low))), ticks: logarithmicTicks(low, high), format: formatNumber };
 }
 
-function countTicks([first, last]) {
-  return Math.max(1, Math.min(MAX_TICKS, Math.floor((last - first) / TICK_ROOM)));
+// The multiples of the smallest spacing whose labels have room, at most MAX_TICKS.
+function spaceTicks(low, high, spacings, [first, last], format) {
+  const pixels = (last - first) / (high - low || 1);
+  const list = (spacing) => {
+    const count = Math.floor(high / spacing) - Math.ceil(low / spacing) + 1;
+    return Array.from({ length: Math.max(0, Math.min(count, MAX_TICKS + 1)) }, (_, n) => (Math.ceil(low / spacing) + n) * spacing);
+  };
+  const fits = (spacing) => {
+    const ticks = list(spacing);
+    const room = DIGIT_WIDTH * Math.max(0, ...ticks.map((tick) => format(tick).length)) + LABEL_GAP;
+    return ticks.length <= MAX_TICKS && spacing * pixels >= room;
+  };
+  return list(spacings.find(fits) ?? spacings.at(-1));
 }
 
 function findLimits(values) {

@@ -45,7 +45,7 @@ function createAxes(x, y, width) {
     const place = x.position(value);
     axes.append(
       svgElement("line", { class: "tick", x1: place, x2: place, y1: bottom, y2: bottom + TICK }),
-      svgElement("text", { x: place, y: HEIGHT - 10, "text-anchor": "middle" }, x.format(value)),
+      svgElement("text", { x: place, y: HEIGHT - 10, "text-anchor": "middle" }, x.formatTick(value)),
     );
   }
   return axes;
