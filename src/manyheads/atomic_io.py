@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -198,15 +198,21 @@ def write_text_atomically(path: Path, text: str) -> None:
 def write_bytes_atomically(path: Path, data: bytes) -> None:
     """Write a file through a temporary one, so that it is either complete or unchanged.
 
-    A link in place of the temporary one is removed: what it points to is not ours.
+    A link in place of the temporary one is removed: what it points to is not ours. If the disk is full,
+    nothing of it stays.
     """
     temporary = path.with_name(f".{path.name}.part")
     if temporary.is_symlink():
         temporary.unlink()
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o666)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    temporary.replace(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 # ---- reading

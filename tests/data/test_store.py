@@ -13,7 +13,12 @@ import pytest
 
 import manyheads as mh
 from manyheads import atomic_io
-from manyheads.atomic_io import atomic_directory, compute_checksum, restore_interrupted_replacements
+from manyheads.atomic_io import (
+    atomic_directory,
+    compute_checksum,
+    restore_interrupted_replacements,
+    write_bytes_atomically,
+)
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store, measure_supported_length
@@ -355,3 +360,18 @@ def test_files_and_folder_are_synced_before_the_rename(
         (aside / "one").write_text("1")
         (aside / "two").write_text("2")
     assert events == ["sync", "sync", "sync", "rename data", "sync"]
+
+
+def test_a_file_that_cannot_be_written_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    write_bytes_atomically(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        write_bytes_atomically(path, b"new")
+    assert [(own.name, own.read_bytes()) for own in tmp_path.iterdir()] == [("a", b"old")]

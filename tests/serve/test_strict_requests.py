@@ -24,6 +24,7 @@ AMBIGUOUS = {
     "encoding and length": HEAD + b"Transfer-Encoding: chunked\r\n" + LENGTH + b"\r\n" + CHUNKED,
     "other case": HEAD + b"transfer-ENCODING: chunked\r\n" + LENGTH + b"\r\n" + CHUNKED,
     "two lengths": HEAD + LENGTH + LENGTH + b"\r\n" + BODY,
+    "a list of lengths": HEAD + LENGTH[:-2] + b", %d\r\n\r\n" % len(BODY) + BODY,
     "two encodings": HEAD + b"Transfer-Encoding: chunked\r\n" * 2 + b"\r\n" + CHUNKED,
     "bare LF after a header": HEAD + LENGTH[:-2] + b"\n\r\n" + BODY,
     "bare LF after the request line": HEAD.replace(b"1.1\r\n", b"1.1\n") + LENGTH + b"\r\n" + BODY,
@@ -55,6 +56,9 @@ def test_ambiguous_requests_are_refused_and_the_connection_is_closed(run_server:
             assert b'"error"' in response
         chunked_head = HEAD + b"Transfer-Encoding: chunked\r\n"
         assert exchange(port, chunked_head + b"\r\n" + CHUNKED[:-2] + b"X: a\n\r\n" + SECOND) == b""
+        for extension in (b";a\rb", b";\r", b"\r"):
+            chunks = CHUNKED.replace(b"\r\n", extension + b"\r\n", 1)
+            assert exchange(port, chunked_head + b"\r\n" + chunks + SECOND) == b"", extension
         close = b"Connection: close\r\n\r\n"
         for request in (HEAD + LENGTH + close + BODY, chunked_head + close + CHUNKED):
             assert exchange(port, request).startswith(b"HTTP/1.1 200 ")

@@ -35,6 +35,9 @@ class StrictReceiveBuffer(ReceiveBuffer):
             self._num_chunks += 1
             if self._num_chunks > MAX_CHUNKS:
                 self.problem = f"the body has more than {MAX_CHUNKS} chunks"
+            elif b"\r" in line[:-2]:
+                self.problem = "the line with the size of a chunk has a CR without LF"
+            if self.problem:
                 raise RemoteProtocolError(self.problem)
         return line
 
@@ -53,9 +56,12 @@ def find_problem(head: bytes) -> str:
         return "a line of the headers does not end with CR LF"
     if b"\r\n " in head or b"\r\n\t" in head:
         return "a header continues on the next line"
-    names = [line.partition(b":")[0].strip().lower() for line in head.split(b"\r\n")[1:]]
+    fields = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
+    names = [name.strip().lower() for name, _, _ in fields]
     if LENGTH in names and ENCODING in names:
         return "Content-Length and Transfer-Encoding cannot be sent together"
+    if any(name == LENGTH and b"," in value for name, (_, _, value) in zip(names, fields, strict=True)):
+        return "Content-Length has several values"
     if names.count(LENGTH) > 1 or names.count(ENCODING) > 1:
         return "Content-Length or Transfer-Encoding is sent twice"
     return ""
