@@ -191,6 +191,13 @@ def replace_directory(temporary: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def remove_link(path: Path) -> Path:
+    """Remove a link in place of a temporary file, since what it points to is not ours. Return the path."""
+    if path.is_symlink():
+        path.unlink()
+    return path
+
+
 def write_text_atomically(path: Path, text: str) -> None:
     write_bytes_atomically(path, text.encode("utf-8"))
 
@@ -201,9 +208,7 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
     A link in place of the temporary one is removed: what it points to is not ours. If the disk is full,
     nothing of it stays.
     """
-    temporary = path.with_name(f".{path.name}.part")
-    if temporary.is_symlink():
-        temporary.unlink()
+    temporary = remove_link(path.with_name(f".{path.name}.part"))
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -19,10 +19,13 @@ from manyheads.atomic_io import (
     restore_interrupted_replacements,
     write_bytes_atomically,
 )
-from manyheads.config import Recipe
+from manyheads.checkpoint.adapters import Adapter, write_adapter
+from manyheads.config import Config, Recipe
 from manyheads.data.prepare import prepare
 from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store, measure_supported_length
+from manyheads.look.html import write_html
 from manyheads.text.subwords import TokenSequences
+from manyheads.train.log import truncate_log
 
 SENTENCES = [(f"word{i % 7} and {i}", f"말{i % 7} 그리고 {i}") for i in range(60)]
 
@@ -375,3 +378,30 @@ def test_a_file_that_cannot_be_written_leaves_no_part(
     with pytest.raises(OSError, match="the disk is full"):
         write_bytes_atomically(path, b"new")
     assert [(own.name, own.read_bytes()) for own in tmp_path.iterdir()] == [("a", b"old")]
+
+
+def rewrite_log(path: Path) -> None:
+    path.write_text("")
+    truncate_log(path, 3)
+
+
+@pytest.mark.parametrize(
+    ("part", "write"),
+    [
+        (".a.part", lambda path: write_bytes_atomically(path, b"x")),
+        (".a.part", lambda path: write_html("<p>", path)),
+        (".a.manyheads-part", lambda path: write_html("<p>", path)),
+        ("a.part", Config().save),
+        ("a.part", rewrite_log),
+        (".a.part", lambda path: write_adapter(path, Adapter("a", {}, "0" * 64, {}, b"\0"))),
+    ],
+)
+def test_a_link_in_place_of_a_temporary_file_is_not_followed(
+    tmp_path: Path, part: str, write: Callable[[Path], object]
+) -> None:
+    """Another user of a shared folder could have put it there."""
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / part).symlink_to(tmp_path / "victim")
+    write(tmp_path / "a")
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert not (tmp_path / "a").is_symlink()

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from manyheads.atomic_io import DISK_FULL_ERRNOS, acquire_lock, fsync_path
+from manyheads.atomic_io import DISK_FULL_ERRNOS, acquire_lock, fsync_path, remove_link, write_text_atomically
 from manyheads.bulk.chunks import Block, RowChunk
 from manyheads.bulk.jobs import COLUMN_TYPES, Columns
 from manyheads.bulk.shards import Shard, import_parquet
@@ -162,12 +162,8 @@ class OutputFolder:
                 file.name for file in sorted(self.folder.iterdir()) if not file.name.startswith(".")
             ]:
                 raise DataError(f"{self.folder}: holds {foreign[0]} and no {JOB_FILE}: give an empty folder")
-            temporary = path.with_name(f".{JOB_FILE}.manyheads-part")
-            with report_full_disk(temporary):
-                temporary.write_text(
-                    json.dumps(wanted, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-                )
-                temporary.replace(path)
+            with report_full_disk(path):
+                write_text_atomically(path, json.dumps(wanted, ensure_ascii=False, indent=1) + "\n")
             return
         try:
             recorded = dict(json.loads(path.read_text(encoding="utf-8")))
@@ -200,6 +196,8 @@ class OutputFolder:
     def _write_block(self, shard: Shard, block: Block, columns: Columns) -> None:
         path = self.path(shard)
         temporary = path.with_name(f".{path.name}.manyheads-part")
+        if self._writer is None:
+            remove_link(temporary)
         with report_full_disk(temporary):
             if self._writer is None:
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyheads.atomic_io import fsync_path, report_disk_full
+from manyheads.atomic_io import fsync_path, remove_link, report_disk_full
 from manyheads.checkpoint.header import read_header
 from manyheads.checkpoint.manifest import ADAPTERS, WEIGHTS, read_model_manifest
 from manyheads.errors import CheckpointError, RequestError
@@ -105,7 +105,7 @@ def write_adapter(path: Path, adapter: Adapter) -> None:
     temporary = path.with_name(f".{path.name}.part")
     with report_disk_full(path, sum(tensor.nbytes for tensor in tensors.values())):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_tensors(temporary, tensors, metadata)
+        write_tensors(remove_link(temporary), tensors, metadata)
         fsync_path(temporary)
         temporary.replace(path)
         fsync_path(path.parent)

@@ -156,6 +156,8 @@ class TomlConfig:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a temporary file and rename it, so that nobody reads half a file."""
         temporary = Path(f"{os.fspath(path)}.part")
+        if temporary.is_symlink():  # what it points to is not ours
+            temporary.unlink()
         temporary.write_text(self.to_toml(), encoding="utf-8")
         temporary.replace(path)
 

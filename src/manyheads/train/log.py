@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.atomic_io import report_disk_full
+from manyheads.atomic_io import remove_link, report_disk_full
 from manyheads.errors import DataError, install_command
 from manyheads.train.metrics import METRIC_FORMATS
 from manyheads.train.timing import STARTUP_STAGES
@@ -130,7 +130,7 @@ def truncate_log(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = [entry for entry in read_log(path) if entry["step"] <= step and entry["event"] != "end"]
-    temporary = path.with_name(f"{path.name}.part")
+    temporary = remove_link(path.with_name(f"{path.name}.part"))
     with temporary.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
         file.flush()
