@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from manyheads.errors import CheckpointError, DataError, ManyheadsError, RequestError, ResourceError
 
+DEVICES = Path("/dev")  # where /dev/stdout may lead to a file
 MAX_MANIFEST_BYTES = 2**24
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -206,8 +207,12 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
     """Write a file through a temporary one, so that it is either complete or unchanged.
 
     A link in place of the temporary one is removed: what it points to is not ours. If the disk is full,
-    nothing of it stays.
+    nothing of it stays. A device or a FIFO, such as /dev/null, is written to and never replaced.
     """
+    if (path.exists() and not path.is_file()) or path.parent == DEVICES:
+        with path.open("wb") as device:  # of a folder this is an error
+            device.write(data)
+        return
     temporary = remove_link(path.with_name(f".{path.name}.part"))
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:

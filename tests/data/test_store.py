@@ -405,3 +405,15 @@ def test_a_link_in_place_of_a_temporary_file_is_not_followed(
     write(tmp_path / "a")
     assert (tmp_path / "victim").read_text() == "mine"
     assert not (tmp_path / "a").is_symlink()
+
+
+def test_a_fifo_or_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_bytes_atomically(path, b"text")
+    assert path.is_fifo()
+    assert os.read(reader, 9) == b"text"
+    os.close(reader)
+    with pytest.raises(IsADirectoryError):
+        write_bytes_atomically(tmp_path, b"text")

@@ -1,6 +1,7 @@
 """The application: groups of commands, exit codes, error messages."""
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -87,6 +88,11 @@ def main() -> None:
             raise
         first_line = str(error).splitlines()[0]
         exit_with_error(f"{first_line} Lower train.micro_tokens in training, --beam in translation", 4)
+    except UnicodeEncodeError as error:
+        if error.reason != "surrogates not allowed":
+            raise
+        # Arguments are bytes for the system; Python reads what is not UTF-8 as surrogates.
+        exit_with_error("an argument is not UTF-8, but stands for a text or a name that must be", 2)
     except OSError as error:
         path = f"{error.filename}: " if error.filename else ""
         exit_with_error(f"{path}{error.strerror or error}", 4 if error.errno in DISK_FULL_ERRNOS else 3)
@@ -100,6 +106,20 @@ def configure_process() -> None:
     """
     os.environ.setdefault("OMP_WAIT_POLICY", WAIT_POLICY)
     gc.set_threshold(GC_THRESHOLD)
+    open_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files are bytes
+
+
+def open_closed_streams() -> None:
+    """Replace closed standard streams by the null device, so that no other file gets their numbers."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
 
 
 def exit_with_error(message: str, code: int) -> None:

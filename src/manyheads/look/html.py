@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from manyheads.atomic_io import write_text_atomically
+from manyheads.atomic_io import write_bytes_atomically
 from manyheads.errors import RequestError
 
 ATTENTION_PAGE = ("template.html", "main.js", ("attention.css",))
@@ -44,7 +44,7 @@ def write_html(text: str, path: str | os.PathLike[str]) -> Path:
     if target.is_dir():
         raise RequestError(f"{target}: is a folder; give a file name, such as {target / 'page.html'}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(target, text)
+    write_bytes_atomically(target, text.encode("utf-8", "replace"))  # the name of a folder may be any bytes
     return target
 
 
