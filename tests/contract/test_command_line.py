@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -318,3 +319,34 @@ def test_names_and_texts_that_are_not_utf_8_are_no_traceback(tmp_path: Path) -> 
             done.stderr[-500:],
         )
     assert done.stderr.count(b"\n") == 1
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, module, *_):
+        if module == os.environ.get("INTERRUPTED"):
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.path[0] = ""
+from manyheads.cli import app, main
+sys.modules["manyheads.cli.app"].app = lambda: sys.exit(signal.getsignal(signal.SIGINT).__name__)
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["manyheads", "__main__.py"])
+def test_an_interrupt_while_modules_are_imported_is_no_traceback(tmp_path: Path, name: str) -> None:
+    script = tmp_path / "manyheads" / name
+    script.parent.mkdir()
+    script.write_text(INTERRUPTED)
+    for module, code, message in (
+        ("manyheads.cli.translation", -signal.SIGINT, ""),
+        ("", 1, "default_int_handler\n"),  # the command runs: typer handles KeyboardInterrupt
+    ):
+        environment = {**os.environ, "INTERRUPTED": module}
+        command = [sys.executable, str(script), "models"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path
+        )
+        assert (done.returncode, done.stderr) == (code, message), module

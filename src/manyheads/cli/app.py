@@ -14,6 +14,7 @@ from manyheads import __version__
 from manyheads.atomic_io import DISK_FULL_ERRNOS
 from manyheads.cli.messages import localize_error
 from manyheads.errors import ManyheadsError, is_out_of_memory
+from manyheads.train.early_exit import restore_interrupts
 
 WAIT_POLICY = "passive"  # of OpenMP's threads, unless the environment sets one
 GC_THRESHOLD = 50_000  # new objects between collections; 700, the default, costs a tenth of importing torch
@@ -78,6 +79,7 @@ def main() -> None:
     """Run the command line. Our errors become one line and an exit code; others show a traceback."""
     configure_process()
     try:
+        restore_interrupts()
         app()
     except ManyheadsError as error:
         exit_with_error(str(error), error.exit_code)
