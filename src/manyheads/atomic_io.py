@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from manyheads.errors import CheckpointError, DataError, ManyheadsError, RequestError, ResourceError
 
+DEVICES = Path("/dev")  # where /dev/stdout may lead to a file
 MAX_MANIFEST_BYTES = 2**24
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -197,12 +198,13 @@ def replace_directory(temporary: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def clear_temporary_file(path: Path) -> None:
-    """Remove what is in place of a temporary file, so that writing it creates a new one.
+def clear_temporary_file(path: Path) -> Path:
+    """Remove what is in place of a temporary file, so that writing it creates a new one. Return the path.
 
     It may be what a killed process left, or a link, whose target is not ours to overwrite.
     """
     path.unlink(missing_ok=True)
+    return path
 
 
 def write_text_atomically(path: Path, text: str) -> None:
@@ -210,13 +212,25 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def write_bytes_atomically(path: Path, data: bytes) -> None:
-    """Write a file through a temporary one, so that it is either complete or unchanged."""
-    temporary = path.with_name(f".{path.name}.part")
-    clear_temporary_file(temporary)
+    """Write a file through a temporary one, so that it is either complete or unchanged.
+
+    If the disk is full, nothing of it stays. A device or a FIFO, such as /dev/null, is written to and never
+    replaced.
+    """
+    if (path.exists() and not path.is_file()) or path.parent == DEVICES:
+        with path.open("wb") as device:  # of a folder this is an error
+            device.write(data)
+        return
+    temporary = clear_temporary_file(path.with_name(f".{path.name}.part"))
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o666)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    temporary.replace(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 # ---- reading

@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import manyheads as mh
 from manyheads import cli
 from manyheads.cli import app
 from manyheads.cli.app import GROUPS
+from support.untrained_model import save_untrained_model
 
 HEAVY = ("torch", "numpy", "transformers", "matplotlib", "sentencepiece", "rich.progress", "lxml", "polib")
 
@@ -280,3 +282,71 @@ def test_serve_takes_the_defaults_of_its_limits() -> None:
     }
     assert len(defaults) == 14
     assert defaults == {name: getattr(ServerLimits(), name) for name in defaults}
+
+
+SHELL = f"{sys.executable} -m manyheads"
+
+
+@pytest.mark.parametrize("stream", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_traceback(tmp_path: Path, stream: str) -> None:
+    model = save_untrained_model(tmp_path / "model")
+    done = subprocess.run(
+        ["sh", "-c", f"{SHELL} translate {model} {stream}"],
+        input=b"one two\n",
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
+
+
+def test_names_and_texts_that_are_not_utf_8_are_no_traceback(tmp_path: Path) -> None:
+    """A name of a folder may be any bytes, but a text that is stored must be UTF-8."""
+    model = os.fsencode(
+        save_untrained_model(tmp_path / "model").rename(os.fsdecode(bytes(tmp_path) + b"/m\xff"))
+    )
+    for arguments, code in (
+        ([b"correct", model, b"--source", b"a", b"--target", b"b"], 0),
+        ([b"correct", model, b"--export", model + b".tsv"], 0),
+        ([b"inspect", model], 0),
+        ([b"look", model, b"one two", b"--out", model + b".html"], 0),
+        ([b"correct", model, b"--source", b"a\xff", b"--target", b"b"], 2),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "manyheads", *arguments], capture_output=True, timeout=60
+        )
+        assert (done.returncode, b"Traceback" in done.stderr) == (code, False), (
+            arguments,
+            done.stderr[-500:],
+        )
+    assert done.stderr.count(b"\n") == 1
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, module, *_):
+        if module == os.environ.get("INTERRUPTED"):
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.path[0] = ""
+from manyheads.cli import app, main
+sys.modules["manyheads.cli.app"].app = lambda: sys.exit(signal.getsignal(signal.SIGINT).__name__)
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["manyheads", "__main__.py"])
+def test_an_interrupt_while_modules_are_imported_is_no_traceback(tmp_path: Path, name: str) -> None:
+    script = tmp_path / "manyheads" / name
+    script.parent.mkdir()
+    script.write_text(INTERRUPTED)
+    for module, code, message in (
+        ("manyheads.cli.translation", -signal.SIGINT, ""),
+        ("", 1, "default_int_handler\n"),  # the command runs: typer handles KeyboardInterrupt
+    ):
+        environment = {**os.environ, "INTERRUPTED": module}
+        command = [sys.executable, str(script), "models"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path
+        )
+        assert (done.returncode, done.stderr) == (code, message), module

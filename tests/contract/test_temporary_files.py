@@ -80,7 +80,7 @@ def write_shard(folder: Path) -> str:
 
 
 WRITERS: list[tuple[str, Callable[[Path], str]]] = [
-    (".page.html.manyheads-part", write_page),
+    (".page.html.part", write_page),
     ("config.toml.part", write_config),
     ("log.jsonl.part", write_log),
     (".a.safetensors.part", write_adapter),
@@ -89,7 +89,7 @@ WRITERS: list[tuple[str, Callable[[Path], str]]] = [
     (".text.json.part", write_text),
     ("file.part", write_download),
     ("file.part.json", write_download),
-    ("out/.job.json.manyheads-part", write_shard),
+    ("out/.job.json.part", write_shard),
     ("out/.a.en.manyheads-part", write_shard),
 ]
 

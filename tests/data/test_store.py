@@ -13,11 +13,19 @@ import pytest
 
 import manyheads as mh
 from manyheads import atomic_io
-from manyheads.atomic_io import atomic_directory, compute_checksum, restore_interrupted_replacements
-from manyheads.config import Recipe
+from manyheads.atomic_io import (
+    atomic_directory,
+    compute_checksum,
+    restore_interrupted_replacements,
+    write_bytes_atomically,
+)
+from manyheads.checkpoint.adapters import Adapter, write_adapter
+from manyheads.config import Config, Recipe
 from manyheads.data.prepare import prepare
 from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store, measure_supported_length
+from manyheads.look.html import write_html
 from manyheads.text.subwords import TokenSequences
+from manyheads.train.log import truncate_log
 
 SENTENCES = [(f"word{i % 7} and {i}", f"말{i % 7} 그리고 {i}") for i in range(60)]
 
@@ -375,3 +383,57 @@ def test_files_and_folder_are_synced_before_the_rename(
         (aside / "one").write_text("1")
         (aside / "two").write_text("2")
     assert events == ["sync", "sync", "sync", "rename data", "sync"]
+
+
+def test_a_file_that_cannot_be_written_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    write_bytes_atomically(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        write_bytes_atomically(path, b"new")
+    assert [(own.name, own.read_bytes()) for own in tmp_path.iterdir()] == [("a", b"old")]
+
+
+def rewrite_log(path: Path) -> None:
+    path.write_text("")
+    truncate_log(path, 3)
+
+
+@pytest.mark.parametrize(
+    ("part", "write"),
+    [
+        (".a.part", lambda path: write_bytes_atomically(path, b"x")),
+        (".a.part", lambda path: write_html("<p>", path)),
+        (".a.manyheads-part", lambda path: write_html("<p>", path)),
+        ("a.part", Config().save),
+        ("a.part", rewrite_log),
+        (".a.part", lambda path: write_adapter(path, Adapter("a", {}, "0" * 64, {}, b"\0"))),
+    ],
+)
+def test_a_link_in_place_of_a_temporary_file_is_not_followed(
+    tmp_path: Path, part: str, write: Callable[[Path], object]
+) -> None:
+    """Another user of a shared folder could have put it there."""
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / part).symlink_to(tmp_path / "victim")
+    write(tmp_path / "a")
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert not (tmp_path / "a").is_symlink()
+
+
+def test_a_fifo_or_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_bytes_atomically(path, b"text")
+    assert path.is_fifo()
+    assert os.read(reader, 9) == b"text"
+    os.close(reader)
+    with pytest.raises(IsADirectoryError):
+        write_bytes_atomically(tmp_path, b"text")

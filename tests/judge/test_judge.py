@@ -1,8 +1,10 @@
 """Judging a corpus: wrong pairs score low and have a reason, and `prepare` uses the scores."""
 
+import html
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,7 +27,7 @@ from manyheads.data.recipe import complete_recipe
 from manyheads.errors import ConfigError, DataError, ResourceError
 from manyheads.judge import run
 from manyheads.judge.corpus_reader import CorpusReader, Position
-from manyheads.judge.report import JudgeReport
+from manyheads.judge.report import JudgeReport, ListedPair, format_pairs
 from manyheads.judge.run import JudgeOptions, judge_corpus, load_part, save_part
 from manyheads.judge.training import PairJudge
 from manyheads.text.clean import Cleaner
@@ -325,3 +327,11 @@ def test_a_damaged_part_is_named_with_the_remedy(damage: str, tmp_path: Path) ->
     path.write_bytes({"empty": b"", "cut": content[:-30], "text": b"text"}[damage])
     with pytest.raises(DataError, match="damaged: remove the folder"):
         load_part(path)
+
+
+def test_markup_in_a_corpus_is_shown_as_text_in_the_report() -> None:
+    hostile = "a|b <script>x()</script> ![i](//t.example/1.png) [l](javascript:x) `c` &lt; \\\u2028# b\r- c"
+    (line,) = format_pairs([ListedPair("a.en", 1, 0.5, "length", hostile, hostile)]).splitlines()[2:]
+    assert line.count("|") == 6
+    assert not re.search(r"[<>`\[\]\\\r\u2028]|&(?!#[0-9]+;)", line)
+    assert html.unescape(line).count(hostile.replace("\u2028", " ").replace("\r", " ")) == 2

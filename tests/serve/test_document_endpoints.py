@@ -1,7 +1,10 @@
 """`/translate_file`, `/docs` and `/spec`, as clients of LibreTranslate use them."""
 
 import asyncio
+import errno
+import os
 import re
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -192,3 +195,40 @@ def test_documents_that_wait_are_taken_from_each_client_in_turn() -> None:
 
     asyncio.run(scenario())
     assert order[:8] == ["a", "a", "b", "c", "a", "b", "a", "a"]
+
+
+def test_a_full_disk_or_a_removed_folder_is_a_503(
+    create_client: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    def fill_disk(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    with create_client(document_folder=str(folder)) as client:
+        address = upload(client, "a.txt", "a b").json()["translatedFileUrl"]
+        with monkeypatch.context() as patched:
+            patched.setattr(document_store, "write_bytes_atomically", fill_disk)
+            response = upload(client, "a.txt", "a b")
+            assert response.status_code == 503
+            assert "the translated document could not be stored" in response.json()["error"]
+        with monkeypatch.context() as patched:
+            patched.setattr("tempfile.SpooledTemporaryFile.write", fill_disk)
+            response = upload(client, "a.txt", "a b")
+            assert response.status_code == 503
+            assert response.json()["error"].startswith("the form could not be stored")
+        assert client.get(address).text == "b a"
+        shutil.rmtree(folder)
+        assert client.get(address).status_code == 404
+        assert upload(client, "a.txt", "a b").status_code == 503
+
+
+@pytest.mark.parametrize("charset", ["undefined", "punycode", "idna", "utf-16", "no-such-codec", "x" * 500])
+def test_a_form_in_an_odd_charset_is_no_error_of_the_server(client: TestClient, charset: str) -> None:
+    """Python has codecs that raise UnicodeError itself, which Starlette does not expect."""
+    fields = {"q": "caf\u00e9 b", **FIELDS}
+    parts = [f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()]
+    headers = {"content-type": f"multipart/form-data; boundary=b; charset={charset}"}
+    body = ("".join(parts) + "--b--\r\n").encode()
+    for path in ("/translate", "/translate_file"):
+        assert client.post(path, content=body, headers=headers).status_code in (200, 400), path

@@ -199,6 +199,10 @@ def test_a_large_request_waits_for_small_ones_but_not_forever(monkeypatch: pytes
     run(queue, scenario())
 
 
+def record(number: int, order: list[int]) -> Callable[[object], None]:
+    return lambda _: order.append(number)
+
+
 def test_a_request_with_many_hypotheses_is_large() -> None:
     @dataclass(frozen=True)
     class WideTask(DoubleTask):
@@ -211,7 +215,7 @@ def test_a_request_with_many_hypotheses_is_large() -> None:
         jobs = [queue.submit(wide, [600]), queue.submit(task, [1]), queue.submit(wide, [500])]
         order: list[int] = []
         for number, job in enumerate(jobs):
-            job.future.add_done_callback(lambda _, number=number: order.append(number))
+            job.future.add_done_callback(record(number, order))
         await asyncio.gather(*(job.future for job in jobs))
         assert order == [1, 2, 0]
 

@@ -1,6 +1,7 @@
 """Glossaries of requests: in the request, or stored by name, within limits."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,3 +91,13 @@ def test_the_list_of_glossaries_needs_the_key(client: TestClient) -> None:
 def test_a_folder_that_is_none_is_refused(translator: mh.Translator, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a folder of glossaries"):
         create_app(name_models([translator]), glossaries=str(tmp_path / "gone"))
+
+
+def test_a_folder_of_glossaries_that_is_gone_holds_none(client: TestClient, glossaries: Path) -> None:
+    shutil.rmtree(glossaries)
+    assert client.get("/glossaries").json() == []
+    response = client.post("/translate", json={**TEXT, "glossary": "office"})
+    assert (response.status_code, response.json()["error"]) == (
+        400,
+        "no glossary 'office' is stored; stored: none",
+    )

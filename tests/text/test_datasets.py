@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from manyheads.atomic_io import LockedError, open_locked
 from manyheads.errors import ConfigError, DataError, RequestError, ResourceError
 from manyheads.progress import Progress, ProgressBars, ProgressLines, create_progress
 from manyheads.text.datasets.catalog import Catalog, CatalogEntry, CorpusPart, LanguagePair, load_catalog
@@ -840,6 +841,29 @@ def test_a_failed_call_leaves_the_existing_corpus_and_no_partial_files(
             get_corpus("playground", "en-ko", tmp_path / folder, force=True)
     assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir() if path.is_file()} == before
     assert not (tmp_path / "new").exists()
+
+
+def test_only_own_temporary_files_are_removed_and_links_are_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "downloads"
+    (folder / "folder.part").mkdir(parents=True)
+    (folder / "film.part").write_text("of a browser")
+    (tmp_path / "victim").write_text("mine")
+    for name in ("train.en.part", "source.json.part"):
+        (folder / name).symlink_to(tmp_path / "victim")
+    get_corpus("playground", "en-ko", folder)
+    monkeypatch.setattr("manyheads.playground.generate_corpus", lambda *_, **__: pytest.fail("no disk"))
+    with pytest.raises(pytest.fail.Exception):
+        get_corpus("playground", "en-ko", folder, force=True)
+    assert sorted(path.name for path in folder.glob("*.part")) == ["film.part", "folder.part"]
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_two_calls_do_not_write_one_folder_at_once(tmp_path: Path) -> None:
+    with open_locked(tmp_path / "out"), pytest.raises(LockedError, match="another process is writing it"):
+        get_corpus("playground", "en-ko", tmp_path / "out")
+    assert get_corpus("playground", "en-ko", tmp_path / "out").is_new
 
 
 # The catalog

@@ -9,6 +9,8 @@ import sacrebleu
 from test_translator import folder, lines, manyheads, save_model, translator  # noqa: F401
 
 import manyheads as mh
+from manyheads.cli.evaluation import print_evaluation
+from manyheads.errors import RequestError
 from manyheads.evaluate.bleu import (
     bleu,
     bleu_and_length_ratio,
@@ -123,3 +125,9 @@ def test_the_verb_reports_and_writes(folder: Path, tmp_path: Path) -> None:  # n
     (tmp_path / "r").write_text("one\n", encoding="utf-8")
     wrong = manyheads(*call)
     assert (wrong.returncode, b"has 6 lines, but" in wrong.stderr) == (3, True)
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    for out in (tmp_path, tmp_path / "missing" / "out"):
+        with pytest.raises(RequestError, match="cannot be written: give another path with --out"):
+            print_evaluation(None, [], [], out, False, {}, None)  # type: ignore[arg-type]

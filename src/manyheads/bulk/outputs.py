@@ -12,7 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from manyheads.atomic_io import DISK_FULL_ERRNOS, acquire_lock, clear_temporary_file, fsync_path
+from manyheads.atomic_io import (
+    DISK_FULL_ERRNOS,
+    acquire_lock,
+    clear_temporary_file,
+    fsync_path,
+    write_text_atomically,
+)
 from manyheads.bulk.chunks import Block, RowChunk
 from manyheads.bulk.jobs import COLUMN_TYPES, Columns
 from manyheads.bulk.shards import Shard, import_parquet
@@ -162,13 +168,8 @@ class OutputFolder:
                 file.name for file in sorted(self.folder.iterdir()) if not file.name.startswith(".")
             ]:
                 raise DataError(f"{self.folder}: holds {foreign[0]} and no {JOB_FILE}: give an empty folder")
-            temporary = path.with_name(f".{JOB_FILE}.manyheads-part")
-            clear_temporary_file(temporary)
-            with report_full_disk(temporary):
-                temporary.write_text(
-                    json.dumps(wanted, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-                )
-                temporary.replace(path)
+            with report_full_disk(path):
+                write_text_atomically(path, json.dumps(wanted, ensure_ascii=False, indent=1) + "\n")
             return
         try:
             recorded = dict(json.loads(path.read_text(encoding="utf-8")))

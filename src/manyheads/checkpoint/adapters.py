@@ -105,8 +105,7 @@ def write_adapter(path: Path, adapter: Adapter) -> None:
     temporary = path.with_name(f".{path.name}.part")
     with report_disk_full(path, sum(tensor.nbytes for tensor in tensors.values())):
         path.parent.mkdir(parents=True, exist_ok=True)
-        clear_temporary_file(temporary)
-        write_tensors(temporary, tensors, metadata)
+        write_tensors(clear_temporary_file(temporary), tensors, metadata)
         fsync_path(temporary)
         temporary.replace(path)
         fsync_path(path.parent)

@@ -1,6 +1,7 @@
 """The application: groups of commands, exit codes, error messages."""
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from manyheads import __version__
 from manyheads.atomic_io import DISK_FULL_ERRNOS
 from manyheads.cli.messages import localize_error
 from manyheads.errors import ManyheadsError, is_out_of_memory
+from manyheads.train.early_exit import restore_interrupts
 
 WAIT_POLICY = "passive"  # of OpenMP's threads, unless the environment sets one
 GC_THRESHOLD = 50_000  # new objects between collections; 700, the default, costs a tenth of importing torch
@@ -77,6 +79,7 @@ def main() -> None:
     """Run the command line. Our errors become one line and an exit code; others show a traceback."""
     configure_process()
     try:
+        restore_interrupts()
         app()
     except ManyheadsError as error:
         exit_with_error(str(error), error.exit_code)
@@ -87,6 +90,11 @@ def main() -> None:
             raise
         first_line = str(error).splitlines()[0]
         exit_with_error(f"{first_line} Lower train.micro_tokens in training, --beam in translation", 4)
+    except UnicodeEncodeError as error:
+        if error.reason != "surrogates not allowed":
+            raise
+        # Arguments are bytes for the system; Python reads what is not UTF-8 as surrogates.
+        exit_with_error("an argument is not UTF-8, but stands for a text or a name that must be", 2)
     except OSError as error:
         path = f"{error.filename}: " if error.filename else ""
         exit_with_error(f"{path}{error.strerror or error}", 4 if error.errno in DISK_FULL_ERRNOS else 3)
@@ -100,6 +108,20 @@ def configure_process() -> None:
     """
     os.environ.setdefault("OMP_WAIT_POLICY", WAIT_POLICY)
     gc.set_threshold(GC_THRESHOLD)
+    open_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files are bytes
+
+
+def open_closed_streams() -> None:
+    """Replace closed standard streams by the null device, so that no other file gets their numbers."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def exit_with_error(message: str, code: int) -> None:

@@ -137,15 +137,19 @@ def print_evaluation(
     baseline: "Translator | None",
 ) -> None:
     """Evaluate, print the scores and write the translations."""
+    from manyheads.atomic_io import write_text_atomically
     from manyheads.evaluate import report
     from manyheads.progress import create_progress
 
+    if out and (out.is_dir() or not out.parent.is_dir()):  # before the work, not after it
+        raise RequestError(f"{out}: cannot be written: give another path with --out")
     with create_progress(sys.stderr) as progress:
         evaluation = report.evaluate(
             translator, sources, references, baseline=baseline, report_progress=progress.update, **options
         )
     if out:
-        out.write_text("".join(f"{line}\n" for line in evaluation.translations), encoding="utf-8")
+        with report_write_errors("--out", out):
+            write_text_atomically(out, "".join(f"{line}\n" for line in evaluation.translations))
     print(json.dumps(evaluation.to_dict(), ensure_ascii=False, indent=1) if as_json else evaluation.to_text())
 
 

@@ -57,7 +57,7 @@ def read_parallel_lines(source: Path, others: list[Path]) -> tuple[list[str], li
 def configure_output() -> None:
     """Write UTF-8 to stdout, and warnings as single lines to stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         print(f"manyheads: {message}", file=sys.stderr)

@@ -3,6 +3,7 @@
 import heapq
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ NUM_WORST, NUM_SAMPLES = 100, 5  # pairs that are listed: the worst, and of each
 BAR_WIDTH = 40
 MAX_CHARACTERS = 160  # of a side in the report
 SEED = 1
+MARKUP = re.compile(r"[&<>|`\[\]\\]")  # of Markdown and HTML, outside of words
 
 
 class ListedPair(NamedTuple):
@@ -184,9 +186,14 @@ def format_histogram(counts: list[int]) -> Iterator[str]:
 
 
 def format_table(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table in Markdown, whose cells may hold any text."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in lines)
+    """Return a table in Markdown, whose cells may hold any text: markup of a corpus is shown, not used."""
+    lines = [head, ["---"] * len(head), *([escape_markdown(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
+
+
+def escape_markdown(text: str) -> str:
+    """Write what could be a tag, an entity, a link, an image or code as numbers of characters."""
+    return MARKUP.sub(lambda match: f"&#{ord(match.group())};", " ".join(text.splitlines()))
 
 
 def format_pairs(pairs: list[ListedPair]) -> str:

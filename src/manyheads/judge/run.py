@@ -153,8 +153,7 @@ def judge_chunk(sides: Sides) -> ChunkResult:
 
 def save_part(path: Path, positions: Sequence[Position], results: Sequence[ChunkResult]) -> None:
     reasons = "\n".join(reason for _, chunk_reasons, _ in results for reason in chunk_reasons)
-    temporary = path.with_suffix(".part")
-    clear_temporary_file(temporary)
+    temporary = clear_temporary_file(path.with_suffix(".part"))
     with temporary.open("wb") as file:
         np.savez(
             file,

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from manyheads.atomic_io import clear_temporary_file
+from manyheads.atomic_io import write_bytes_atomically
 from manyheads.errors import RequestError
 
 ATTENTION_PAGE = ("template.html", "main.js", ("attention.css",))
@@ -39,18 +39,12 @@ def write_walk_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
 
 
 def write_html(text: str, path: str | os.PathLike[str]) -> Path:
-    """Write a page to a temporary file, and rename it when it is complete."""
+    """Write a page, which is complete or not there."""
     target = Path(path)
     if target.is_dir():
         raise RequestError(f"{target}: is a folder; give a file name, such as {target / 'page.html'}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.manyheads-part")
-    clear_temporary_file(temporary)
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_bytes_atomically(target, text.encode("utf-8", "replace"))  # the name of a folder may be any bytes
     return target
 
 

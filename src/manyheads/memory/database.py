@@ -232,7 +232,7 @@ def open_connection(path: Path, create: bool) -> sqlite3.Connection:
     """Open the file, take back what a killed process left incomplete, and check that it is ours."""
     mode = "rwc" if create else "rw" if os.access(path, os.W_OK) else "ro"
     connection = sqlite3.connect(
-        f"file:{quote(os.fspath(path.absolute()))}?mode={mode}",
+        f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}",
         uri=True,
         timeout=BUSY_SECONDS,
         isolation_level=None,

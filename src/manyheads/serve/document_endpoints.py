@@ -19,7 +19,13 @@ from manyheads.serve.clients import identify_client
 from manyheads.serve.document_store import DocumentStore
 from manyheads.serve.endpoints import Endpoints
 from manyheads.serve.limits import ServerLimits
-from manyheads.serve.request_parsing import MULTIPART_TYPE, parse_form, validate_request
+from manyheads.serve.request_parsing import (
+    MULTIPART_TYPE,
+    parse_form,
+    read_form,
+    storage_error,
+    validate_request,
+)
 from manyheads.serve.request_policy import check_calibration, create_policy
 from manyheads.serve.responses import RequestRejected
 from manyheads.serve.served_model import ServedModel
@@ -63,7 +69,10 @@ class DocumentEndpoints:
                 f"not completed within {limits.file_timeout:g} seconds",
                 retry_after=str(self.endpoints.queue.retry_after),
             ) from None
-        name = await asyncio.to_thread(self.store.save, data, get_document_suffix(file.name))
+        try:
+            name = await asyncio.to_thread(self.store.save, data, get_document_suffix(file.name))
+        except OSError as error:
+            raise storage_error("the translated document", error) from None
         return {"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{name}"}
 
     async def _translate(self, request: Request, query: schemas.FileRequest, file: UploadedFile) -> bytes:
@@ -133,9 +142,7 @@ async def read_upload(request: Request, limits: ServerLimits) -> tuple[dict[str,
         raise HTTPException(415, f"the content type is {media_type[:100]!r}, but must be {MULTIPART_TYPE}")
     fields: dict[str, Any] = parse_form(request.scope["query_string"], limits)
     file = None
-    async with request.form(
-        max_files=1, max_fields=limits.max_form_fields, max_part_size=limits.max_file_bytes
-    ) as form:
+    async with read_form(request, limits, max_files=1, max_part_size=limits.max_file_bytes) as form:
         for key, value in form.multi_items():
             if not isinstance(value, UploadFile):
                 fields[key] = value

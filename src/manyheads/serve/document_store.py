@@ -39,8 +39,8 @@ class DocumentStore:
         """Return a document, if there is one of this name."""
         if not NAME.fullmatch(name):
             return None
-        self._remove_old(MAX_STORED_BYTES)
         try:
+            self._remove_old(MAX_STORED_BYTES)
             return (self.folder / name).read_bytes()
         except OSError:
             return None

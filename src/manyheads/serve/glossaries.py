@@ -7,6 +7,7 @@ time or size has changed.
 
 import re
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from manyheads.errors import ConfigError, DataError, RequestError
@@ -31,10 +32,14 @@ class GlossaryStore:
         self.lock = threading.Lock()
 
     def list_names(self) -> list[str]:
-        """Return the names that requests may use."""
+        """Return the names that requests may use; none while the folder cannot be read."""
         if self.folder is None:
             return []
-        files = [path for path in self.folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file()]
+        try:
+            paths = [path for path in self.folder.iterdir() if path.suffix.lower() in SUFFIXES]
+            files = [path for path in paths if path.is_file()]
+        except OSError:
+            return []
         return sorted({path.stem for path in files if NAME.fullmatch(path.stem)})
 
     def get(self, glossary: str | dict[str, str], source: str, target: str) -> Glossary:
@@ -77,8 +82,9 @@ class GlossaryStore:
         if self.folder is not None and NAME.fullmatch(name):
             for suffix in SUFFIXES:
                 path = self.folder / f"{name}{suffix}"
-                if path.is_file():
-                    status = path.stat()
-                    return path, status.st_mtime_ns, status.st_size
+                with suppress(OSError):  # it is removed or replaced at this moment
+                    if path.is_file():
+                        status = path.stat()
+                        return path, status.st_mtime_ns, status.st_size
         known = ", ".join(self.list_names()) or "none"
         raise RequestError(f"no glossary {name[:100]!r} is stored; stored: {known}")

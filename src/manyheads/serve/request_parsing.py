@@ -1,17 +1,22 @@
 """Read the fields of a request from JSON, a form or a query string, and validate them."""
 
 import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from manyheads.config.fields import describe_unknown_name
 from manyheads.serve.limits import ServerLimits
+from manyheads.serve.responses import RequestRejected
 
+LOG = logging.getLogger("manyheads.serve")
 FORM_TYPE, MULTIPART_TYPE = "application/x-www-form-urlencoded", "multipart/form-data"
 IGNORED_FIELDS = ("apiKey", "secret")  # which clients of LibreTranslate send
 TEXT_FIELDS = ("q", "s", "translation", "text")  # which may be lists
@@ -83,10 +88,35 @@ def parse_form(raw: bytes, limits: ServerLimits) -> dict[str, Any]:
 
 
 async def parse_multipart(request: Request, limits: ServerLimits) -> dict[str, Any]:
-    max_fields, max_bytes = limits.max_form_fields, limits.max_body_bytes
-    async with request.form(max_files=0, max_fields=max_fields, max_part_size=max_bytes) as form:
+    async with read_form(request, limits, max_files=0, max_part_size=limits.max_body_bytes) as form:
         items = [(key, value) for key, value in form.multi_items() if not isinstance(value, UploadFile)]
         return group_repeated(items)
+
+
+@asynccontextmanager
+async def read_form(
+    request: Request, limits: ServerLimits, max_files: int, max_part_size: int
+) -> AsyncIterator[FormData]:
+    """Parse a multipart form. Large parts are kept in temporary files while it is open."""
+    try:
+        max_fields = limits.max_form_fields
+        form = await request.form(max_files=max_files, max_fields=max_fields, max_part_size=max_part_size)
+    except UnicodeError:  # some codecs of Python raise it for any bytes
+        raise HTTPException(400, "the form cannot be read with its charset: send UTF-8") from None
+    except OSError as error:
+        raise storage_error("the form", error) from None
+    try:
+        yield form
+    finally:
+        await form.close()
+
+
+def storage_error(what: str, error: OSError) -> RequestRejected:
+    """Log why something could not be stored, such as a full disk, and return the response."""
+    LOG.error("%s could not be stored: %s", what, error.strerror)
+    return RequestRejected(
+        503, f"{what} could not be stored; the log of the server says why", retry_after="5"
+    )
 
 
 def group_repeated(items: list[tuple[str, str]]) -> dict[str, Any]:

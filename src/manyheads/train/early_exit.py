@@ -1,9 +1,12 @@
-"""`manyheads train` or `distill` that is stopped in its first moments exits with 75, as later.
+"""What happens if a command is stopped in its first moments.
 
-It is imported before all other modules of the command line.
+`manyheads train` and `distill` exit with 75, as later. Ctrl-C ends other commands without a traceback of what
+they were importing. This module is imported before all other modules of the command line.
 """
 
+import signal
 import sys
+from pathlib import Path
 
 from manyheads.train.preemption import exit_on_early_signals
 
@@ -12,6 +15,21 @@ MESSAGES = {
     "distill": "distill: stopped; the same command goes on",
 }
 
+
+def is_command() -> bool:
+    """Return whether this process runs `manyheads` or `python -m manyheads`, and does not import it only."""
+    path = Path(sys.argv[0])
+    return path.stem == "manyheads" or (path.name == "__main__.py" and path.parent.name == "manyheads")
+
+
+def restore_interrupts() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again, which the command line handles."""
+    if is_command() and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 # A spawned process has the arguments of its parent, which decides when it stops.
 if sys.argv[1:2] and sys.argv[1] in MESSAGES and "multiprocessing.spawn" not in sys.modules:
     exit_on_early_signals(MESSAGES[sys.argv[1]])
+elif is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until restore_interrupts

@@ -130,8 +130,7 @@ def truncate_log(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = [entry for entry in read_log(path) if entry["step"] <= step and entry["event"] != "end"]
-    temporary = path.with_name(f"{path.name}.part")
-    clear_temporary_file(temporary)
+    temporary = clear_temporary_file(path.with_name(f"{path.name}.part"))
     with temporary.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
         file.flush()

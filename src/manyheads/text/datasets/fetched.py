@@ -70,8 +70,7 @@ class FetchedCorpus:
     def write_manifest(self) -> None:
         row = asdict(self)
         del row["folder"], row["is_new"]
-        part = self.folder / f"{MANIFEST}.part"
-        clear_temporary_file(part)
+        part = clear_temporary_file(self.folder / f"{MANIFEST}.part")
         with part.open("w", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False, indent=1) + "\n")
             file.flush()
@@ -121,10 +120,13 @@ def remove_previous(folder: Path) -> None:
             (folder / path.name).unlink(missing_ok=True)
 
 
-def remove_partial_files(folder: Path) -> None:
-    """Clean up after a failed call. Downloads are kept to be resumed; empty folders are removed."""
-    for part in folder.glob("*.part"):
-        part.unlink()
+def remove_partial_files(folder: Path, names: Iterable[str]) -> None:
+    """Clean up after a failed call that would have written these files.
+
+    Downloads are kept to be resumed; empty folders are removed.
+    """
+    for name in (*names, MANIFEST):
+        (folder / f"{name}.part").unlink(missing_ok=True)
     for directory in (folder / "downloads", folder):
         if directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()

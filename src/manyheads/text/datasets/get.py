@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from manyheads.atomic_io import clear_temporary_file, report_disk_full
+from manyheads.atomic_io import clear_temporary_file, open_locked, report_disk_full
 from manyheads.errors import DataError
 from manyheads.progress import Progress
 from manyheads.text.datasets.catalog import Catalog, CorpusPart, load_catalog
@@ -55,14 +55,19 @@ def get_corpus(
     downloads = DownloadCache(Path(cache or folder / "downloads"), force, progress, retry_delays)
     context = FetchContext(corpus, member, language_pair, catalog, downloads, register)
     names = [f"{split}.{language}" for split in context.splits for language in language_pair.languages]
-    check_not_foreign(folder, names)
-    folder.mkdir(parents=True, exist_ok=True)
+    with open_locked(folder.resolve()):
+        check_not_foreign(folder, names)
+        return write_corpus(name, context, folder, names)
+
+
+def write_corpus(name: str, context: FetchContext, folder: Path, names: Sequence[str]) -> FetchedCorpus:
+    """Write all splits. If one fails, the files of an earlier call stay as they are."""
     try:
         splits = {
             split: write_split(context, split, parts, folder) for split, parts in context.splits.items()
         }
     except BaseException:
-        remove_partial_files(folder)
+        remove_partial_files(folder, names)
         raise
     remove_previous(folder)
     return finalize_folder(name, context, folder, splits)
@@ -72,12 +77,10 @@ def write_split(context: FetchContext, split: str, parts: list[CorpusPart], fold
     """Write the parts of a split one after the other, each with as many source as target lines."""
     names = [f"{split}.{language}" for language in context.pair.languages]
     paths = [folder / f"{name}.part" for name in names]
-    for path in paths:
-        clear_temporary_file(path)
     num_before, num_pairs = len(context.cache.downloads), 0
     with ExitStack() as stack:
         stack.enter_context(report_disk_full(paths[0], None, "Complete downloads are kept"))
-        sides = [stack.enter_context(path.open("wb")) for path in paths]
+        sides = [stack.enter_context(clear_temporary_file(path).open("wb")) for path in paths]
         for part in parts:
             num_pairs += write_part(context, split, part, sides)
         for side in sides:
