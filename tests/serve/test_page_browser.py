@@ -557,6 +557,19 @@ def test_the_walk_shows_the_numbers_and_shapes_of_the_model(
 
 
 @pytest.mark.heavy
+def test_numbers_in_the_cells_of_a_map_are_short(open_page: OpenPage, run_server: Any) -> None:
+    with run_server() as port:
+        format_cells = """async ([values, isWeight]) => {
+            const { formatCell } = await import('./look/matrix_view.js');
+            return values.map((value) => formatCell(value, isWeight));
+        }"""
+        page = open_page(port)
+        scores = page.evaluate(format_cells, [[-14.12, -9.96, 9.94, -0.5], False])
+        assert scores == ["−14", "−10", "9.9", "−0.5"]
+        assert page.evaluate(format_cells, [[1.0, 0.984, 0.004], True]) == ["1.00", ".98", ""]
+
+
+@pytest.mark.heavy
 def test_the_walk_shows_what_a_server_with_a_limit_sends(
     open_page: OpenPage, pages: BrowserPages, run_server: Any, word_translator: mh.Translator
 ) -> None:

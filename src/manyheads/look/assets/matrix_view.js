@@ -9,6 +9,12 @@ const FONT_SIZE = 12;
 const COLUMN_ANGLE = -0.87; // radians, of the names of the columns of a map
 const MAX_VALUES = 15; // columns of a map with numbers in its cells
 
+// At most four characters, which fit into a cell. Weights near zero are left out.
+export function formatCell(value, isWeight) {
+  if (isWeight) return value >= 0.005 ? value.toFixed(2).replace(/^0/, "") : "";
+  return value.toFixed(Math.abs(value) < 9.95 ? 1 : 0).replace("-", "−");
+}
+
 export class MatrixView {
   // rows: arrays of numbers, null where masked. columns: names, or null for vectors. `color` of weights is that of
   // their head; without one the sign has a color. onHover(cell or null) and onSelect([row, column]).
@@ -82,9 +88,7 @@ export class MatrixView {
         if (!withValues) return;
         context.globalAlpha = 1;
         context.fillStyle = strength > 0.6 ? colors.onStrong : colors.text;
-        const digits = Math.abs(value) < 9.95 ? 1 : 0; // what fits into a cell
-        const text = this.color ? value.toFixed(2).replace(/^0/, "") : value.toFixed(digits).replace("-", "−");
-        if (!this.color || value >= 0.005) context.fillText(text, x + cellWidth / 2 - 0.5, y + cellHeight / 2);
+        context.fillText(formatCell(value, Boolean(this.color)), x + cellWidth / 2 - 0.5, y + cellHeight / 2);
       });
     });
     context.globalAlpha = 1;
