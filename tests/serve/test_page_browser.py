@@ -609,7 +609,7 @@ def test_curves_show_the_log_and_can_be_read_with_the_keyboard(
         page = open_page(port, "training")
         page.wait_for_selector(".curve")
         assert page.locator(".curve").count() == 4
-        assert page.locator(".choices-row h3").text_content() == "Run a run (running or stopped)"
+        assert page.locator(".choices-row h3").text_content() == "Run: a run (running or stopped)"
         loss = page.locator('[data-curve="loss"]')
         assert loss.locator(".axis text").all_text_contents()[-1] == "10", "the last step has a label"
         assert "steps" in loss.locator(".axis text").all_text_contents()

@@ -151,6 +151,32 @@ def test_alternatives_open_at_a_word(
         page.wait_for_selector("h4.at-word", state="hidden")
 
 
+def test_a_probability_is_never_called_100_percent(open_page: OpenPage, run_server: Any) -> None:
+    with run_server() as port:
+        shown = open_page(port).evaluate(
+            """async () => { const { formatPercent } = await import('./word_spans.js');
+            return [0.99999, 0.9981, 0.9, 0.012].map(formatPercent); }"""
+        )
+    assert shown == [">99.9%", "99.8%", "90%", "1.2%"]
+
+
+def test_the_outline_of_the_text_does_not_cover_the_buttons_above(
+    open_page: OpenPage, run_server: Any
+) -> None:
+    with run_server() as port:
+        page = open_page(port)
+        type_text(page, "one two")
+        top = page.locator("textarea").bounding_box()["y"]
+        outline = page.locator("textarea").evaluate(
+            """node => { const { outlineWidth, outlineOffset } = getComputedStyle(node);
+            return parseFloat(outlineWidth) + parseFloat(outlineOffset); }"""
+        )
+        assert outline > 0
+        for name in (".clear", ".share-link"):
+            box = page.locator(name).bounding_box()
+            assert box["y"] + box["height"] <= top - outline
+
+
 def test_a_shared_link_opens_the_page_with_its_text(open_page: OpenPage, run_server: Any) -> None:
     with run_server() as port:
         page = open_page(port, "translate?text=one%20two&source=en&target=ko")

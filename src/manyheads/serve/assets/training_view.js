@@ -87,7 +87,7 @@ export class TrainingView {
     const { texts } = this.page;
     const state = element("span", { class: "quiet" }, ` (${run.ended ? texts.ended : texts.running})`);
     const name = [run.name, state];
-    if (this.runs.length === 1) return element("h3", {}, element("span", { class: "quiet" }, `${texts.run} `), ...name);
+    if (this.runs.length === 1) return element("h3", {}, element("span", { class: "quiet" }, `${texts.run}: `), ...name);
     const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = this.runColor(index);
     const { hidden } = this.state;
