@@ -42,8 +42,8 @@ def build_korean_navigation(files: Files, config: Any) -> Navigation:
         if isinstance(value, list):
             return {SECTIONS[title]: translate(value)}
         path = translate(value)
-        if title in PAGES:
-            pages[path].title = PAGES[title]
+        if title in PAGES and (page := pages[path]):
+            page.title = PAGES[title]
         return path if path != value else {f"{title} (English)": to_url(value)}
 
     korean = copy(config)
