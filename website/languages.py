@@ -1,7 +1,8 @@
 """Two languages in one site: x.md and x.ko.md, with a navigation each and links between them.
 
 The navigation of mkdocs.yml is the English one. The Korean one has the same order, the headings of the
-Korean pages as titles, and a link to the English page where there is no Korean one.
+Korean pages as titles, except for the start page, and a link to the English page where there is no Korean
+one.
 """
 
 import logging
@@ -13,6 +14,7 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.nav import Navigation, get_navigation
 
 ENGLISH, KOREAN = "en", "ko"
+PAGES = {"Start": "시작"}
 SECTIONS = {"The book": "책", "Guide": "사용 안내", "Reference": "참고", "Results": "측정 결과"}
 
 
@@ -28,7 +30,8 @@ def find_sibling(path: str, paths: set[str]) -> str | None:
 
 
 def build_korean_navigation(files: Files, config: Any) -> Navigation:
-    paths = {file.src_uri for file in files.documentation_pages()}
+    pages = {file.src_uri: file.page for file in files.documentation_pages()}
+    paths = set(pages)
 
     def translate(item: Any) -> Any:
         if isinstance(item, str):
@@ -39,6 +42,8 @@ def build_korean_navigation(files: Files, config: Any) -> Navigation:
         if isinstance(value, list):
             return {SECTIONS[title]: translate(value)}
         path = translate(value)
+        if title in PAGES and (page := pages[path]):
+            page.title = PAGES[title]
         return path if path != value else {f"{title} (English)": to_url(value)}
 
     korean = copy(config)

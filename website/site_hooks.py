@@ -52,6 +52,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     folder = (DOCS / page.file.src_uri).parent
     if page.file.src_uri in UNSEARCHED:
         page.meta["search"] = {"exclude": True}
+    elif page.file.src_uri.startswith("results/"):
+        page.meta["search"] = {"boost": 0.5}  # after the chapters and guides
     text, page.formulas = take_formulas(unlink_outside(insert_code(markdown), folder))
     return text
 
@@ -73,7 +75,7 @@ def on_post_build(config: Any, **_: Any) -> None:
     assets = Path(config["site_dir"]) / "assets"
     assets.mkdir(parents=True, exist_ok=True)
     (assets / "book.js").write_text(render_widget_script(), encoding="utf-8")
-    for name in ("book.css", "iframe-worker.js", "search-input.js"):
+    for name in ("book.css", "iframe-worker.js", "search-input.js", "search-language.js"):
         (assets / name).write_bytes((Path(__file__).parent / name).read_bytes())
     for path in [path for pattern in UNUSED for path in assets.glob(pattern)]:
         if not path.name.startswith(USED_LANGUAGES):

@@ -101,6 +101,61 @@ def test_the_search_finds_both_languages(
     assert expected in result.inner_text().lower()
 
 
+@pytest.mark.parametrize(("name", "query"), [("index", "warmup"), ("index.ko", "BLEU")])
+def test_results_in_the_language_of_the_page_come_first(name: str, query: str, open_page: OpenPage) -> None:
+    page = open_page(name)
+    page.locator(".md-search__input").click()
+    page.keyboard.type(query)
+    page.locator(".md-search-result__item").first.wait_for(timeout=60_000)
+    pages = page.locator(".md-search-result__item > a, .md-search-result__item > article a").evaluate_all(
+        "links => [...new Set(links.map((link) => link.pathname.split('/').pop()))]"
+    )
+    is_other = [path.endswith(".ko.html") != name.endswith(".ko") for path in pages]
+    assert not is_other[0]
+    assert is_other == sorted(is_other)
+
+
+def test_tokens_are_shown_as_on_the_attention_page(open_page: OpenPage) -> None:
+    page = open_page("book/02-attention")
+    wait_for_widgets(page)
+    text = page.locator("[data-widget=attention-of-sentence] table").inner_text()
+    assert "[end]" in text
+    assert "▁" not in text
+    assert "</s>" not in text
+
+
+@pytest.mark.parametrize(("name", "expected"), [("02-attention", "Write an"), ("02-attention.ko", "쓰세요")])
+def test_an_empty_sentence_is_not_translated(name: str, expected: str, open_page: OpenPage) -> None:
+    page = open_page(f"book/{name}")
+    wait_for_widgets(page)
+    widget = page.locator("[data-widget=attention-of-sentence]")
+    widget.locator("input[type=text]").fill(" ")
+    assert expected in widget.locator(".widget-summary").inner_text()
+    assert widget.locator("table").count() == 0
+
+
+def test_captions_are_whole_on_a_phone(open_page: OpenPage) -> None:
+    page = open_page("book/02-attention", viewport=PHONE)
+    wait_for_widgets(page)
+    for caption in page.locator(".widget caption span").all():
+        box = caption.bounding_box()
+        assert box["x"] + box["width"] <= PHONE["width"], caption.inner_text()
+
+
+def test_korean_lines_break_between_words(open_page: OpenPage) -> None:
+    page = open_page("book/02-attention.ko")
+    assert page.locator(".md-typeset p").first.evaluate("p => getComputedStyle(p).wordBreak") == "keep-all"
+
+
+def test_tabs_have_full_contrast(open_page: OpenPage) -> None:
+    page = open_page("index", viewport={"width": 1400, "height": 800})
+    opacities = page.locator(".md-tabs__link").evaluate_all(
+        "tabs => tabs.map(t => getComputedStyle(t).opacity)"
+    )
+    assert opacities
+    assert set(opacities) == {"1"}
+
+
 def test_the_search_takes_text_that_is_pasted(open_page: OpenPage) -> None:
     page = open_page("index")
     page.locator(".md-search__input").click()

@@ -77,6 +77,13 @@ def test_the_korean_navigation_leads_to_korean_pages(site: Path) -> None:
     assert "training.html" not in links
 
 
+def test_the_first_tab_is_the_start_page_in_both_languages(site: Path) -> None:
+    for name, title in (("index", "Start"), ("index.ko", "시작")):
+        page = (site / f"{name}.html").read_text(encoding="utf-8")
+        first = page.split('<li class="md-tabs__item', 2)[1].split("</li>")[0]
+        assert first.split("</a>")[0].split(">")[-1].strip() == title
+
+
 @pytest.mark.parametrize("text", ["formula0placeholder", "→ <a"])
 def test_no_marker_remains(text: str, site: Path) -> None:
     assert not [path.name for path in list_pages(site) if text in path.read_text(encoding="utf-8")]

@@ -137,8 +137,17 @@ def test_the_number_of_alternatives_can_be_chosen(open_page: OpenPage, run_serve
         page = open_page(port)
         type_text(page, "a b")
         assert page.locator(".alternatives-list li > span").all_text_contents() == ["b a 1", "b a 2", "b a 3"]
+        assert page.locator(".no-alternatives").is_hidden()
         page.select_option("[name=alternatives]", "1")
         page.wait_for_function("() => document.querySelectorAll('.alternatives-list li').length === 1")
+        page.route("**/translate", answer_with_one_alternative)
+        page.select_option("[name=alternatives]", "3")
+        page.locator(".no-alternatives", has_text="The search found no others.").wait_for()
+
+
+def answer_with_one_alternative(route: Any) -> None:
+    answer = route.fetch()
+    route.fulfill(json={**answer.json(), "alternatives": ["b a 1"]})
 
 
 @pytest.mark.heavy
@@ -151,7 +160,9 @@ def test_swapping_exchanges_languages_and_texts(open_page: OpenPage, run_server:
         assert page.input_value("textarea") == "two one"
         assert [page.input_value(f"[name={name}]") for name in ("from", "to")] == ["ko", "en"]
     with run_server() as port:
-        assert open_page(port).locator(".swap").is_disabled(), "nothing translates back"
+        swap = open_page(port).locator(".swap")
+        assert swap.is_disabled(), "nothing translates back"
+        assert "no model translates from Korean to English" in swap.get_attribute("title")
 
 
 @pytest.mark.heavy
@@ -461,6 +472,25 @@ def test_the_attention_view_shows_the_first_sentence(
 
 
 @pytest.mark.heavy
+def test_the_attention_view_shows_a_sentence_that_is_written_there(
+    open_page: OpenPage, run_server: Any, word_translator: mh.Translator
+) -> None:
+    shown = "text => document.querySelector('.sentence-pair .source [lang]')?.textContent === text"
+    with run_server(word_translator) as port:
+        page = open_page(port, "attention")
+        page.fill("#sentence", SOURCE)
+        page.click(".sentence-form button")
+        page.wait_for_function(shown, arg=SOURCE)
+        assert "Enter" not in page.locator(".attention-view .message").text_content()
+        page.select_option("[name=page-language]", "ko")
+        page.wait_for_function(shown, arg=SOURCE)
+        assert page.input_value("#sentence") == SOURCE, "it stays in another language of the page"
+        page.click('nav a[href="#training"]')
+        open_view(page, "attention")
+        page.wait_for_function(shown, arg=SOURCE)
+
+
+@pytest.mark.heavy
 def test_missing_attention_is_explained_in_the_language_of_the_page(
     open_page: OpenPage, pages: BrowserPages, run_server: Any, word_translator: mh.Translator
 ) -> None:
@@ -513,7 +543,7 @@ def test_the_walk_shows_the_numbers_and_shapes_of_the_model(
         page = open_page(port, "walk")
         page.wait_for_selector(READY["walk"])
         page.fill("#sentence", SOURCE)
-        page.click(".walk-form button")
+        page.click(".sentence-form button")
         page.wait_for_function(
             "text => document.querySelector('.sentence-pair .source [lang]')?.textContent === text",
             arg=SOURCE,
@@ -592,7 +622,10 @@ def test_curves_show_the_log_and_can_be_read_with_the_keyboard(
         page = open_page(port, "training")
         page.wait_for_selector(".curve")
         assert page.locator(".curve").count() == 4
+        assert page.locator(".choices-row h3").text_content() == "Run: a run (running or stopped)"
         loss = page.locator('[data-curve="loss"]')
+        assert loss.locator(".axis text").all_text_contents()[-1] == "10", "the last step has a label"
+        assert "steps" in loss.locator(".axis text").all_text_contents()
         heights = [
             float(point.split()[1]) for point in loss.locator("path.train").get_attribute("d")[1:].split("L")
         ]

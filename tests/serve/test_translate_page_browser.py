@@ -111,6 +111,17 @@ def test_alternatives_mark_what_differs(open_page: OpenPage, run_server: Any) ->
         )
         gap = {"word": "b c d", "isOmitted": True}
         assert [part for part in parts if "isOmitted" in part] == [gap], "one gap for words that are left out"
+        differences = page.evaluate(
+            """async () => {
+                const { AlternativeList } = await import('./alternative_list.js');
+                const list = document.createElement('ol');
+                const page = { texts: { copy: 'Copy', use: 'Use' }, language: 'en' };
+                new AlternativeList(page, {}).fill(list, ['a x d', 'a d'], 'a b d');
+                return [...list.querySelectorAll('li > span')].map((node) => node.innerHTML);
+            }"""
+        )
+        replaced, left_out = "a <mark>x</mark> d", "a <del>b</del> d"
+        assert differences == [replaced, left_out], "a word in the place of another is marked once"
         for row in page.locator(".alternatives-list li .actions").all():
             tops = {button.bounding_box()["y"] for button in row.locator("button").all()}
             assert len(tops) == 1, "buttons of an alternative stay together"
@@ -138,6 +149,32 @@ def test_alternatives_open_at_a_word(
         word.focus()
         page.keyboard.press("Escape")
         page.wait_for_selector("h4.at-word", state="hidden")
+
+
+def test_a_probability_is_never_called_100_percent(open_page: OpenPage, run_server: Any) -> None:
+    with run_server() as port:
+        shown = open_page(port).evaluate(
+            """async () => { const { formatPercent } = await import('./word_spans.js');
+            return [0.99999, 0.9981, 0.9, 0.012].map(formatPercent); }"""
+        )
+    assert shown == [">99.9%", "99.8%", "90%", "1.2%"]
+
+
+def test_the_outline_of_the_text_does_not_cover_the_buttons_above(
+    open_page: OpenPage, run_server: Any
+) -> None:
+    with run_server() as port:
+        page = open_page(port)
+        type_text(page, "one two")
+        top = page.locator("textarea").bounding_box()["y"]
+        outline = page.locator("textarea").evaluate(
+            """node => { const { outlineWidth, outlineOffset } = getComputedStyle(node);
+            return parseFloat(outlineWidth) + parseFloat(outlineOffset); }"""
+        )
+        assert outline > 0
+        for name in (".clear", ".share-link"):
+            box = page.locator(name).bounding_box()
+            assert box["y"] + box["height"] <= top - outline
 
 
 def test_a_shared_link_opens_the_page_with_its_text(open_page: OpenPage, run_server: Any) -> None:
@@ -175,13 +212,44 @@ def test_a_dropped_file_is_chosen(open_page: OpenPage, run_server: Any) -> None:
         page.wait_for_selector(".download:not([hidden])")
 
 
-def drop_file(page: Any, name: str, data: bytes) -> None:
+def test_a_file_that_is_dropped_outside_the_view_is_chosen_and_never_opened(
+    open_page: OpenPage, run_server: Any
+) -> None:
+    with run_server(ScriptedTranslator()) as port:
+        page = open_page(port)
+        drop_file(page, "a.txt", b"one two", on="header")
+        assert page.locator(".files .quiet").last.inner_text() == "a.txt"
+        drop_file(page, "b.txt", b"one two", on="body")
+        assert page.locator(".files .quiet").last.inner_text() == "b.txt"
+        page.click('nav a[href="#training"]')
+        page.wait_for_selector(".training-view")
+        is_handled = page.evaluate(
+            """() => { const dataTransfer = new DataTransfer();
+            dataTransfer.items.add(new File(["a"], "c.txt"));
+            const options = { dataTransfer, bubbles: true, cancelable: true };
+            return !document.body.dispatchEvent(new DragEvent("drop", options)); }"""
+        )
+        assert is_handled, "the browser would open the file"
+        page.click('nav a[href="#translate"]')
+        assert page.locator(".files .quiet").last.inner_text() == "b.txt"
+
+
+def test_a_file_without_text_is_not_translated(open_page: OpenPage, run_server: Any) -> None:
+    with run_server() as port:
+        page = open_page(port)
+        drop_file(page, "a.txt", b" \n\n")
+        page.click(".start")
+        page.locator(".files .is-error", has_text="This file has no text.").wait_for()
+        assert page.locator(".download").is_hidden()
+
+
+def drop_file(page: Any, name: str, data: bytes, on: str = "textarea") -> None:
     dropped = page.evaluate_handle(
         """([name, bytes]) => { const data = new DataTransfer();
         data.items.add(new File([new Uint8Array(bytes)], name)); return data; }""",
         [name, list(data)],
     )
-    page.dispatch_event("textarea", "drop", {"dataTransfer": dropped})
+    page.dispatch_event(on, "drop", {"dataTransfer": dropped})
 
 
 def test_a_dropped_document_is_translated_as_a_document(open_page: OpenPage, run_server: Any) -> None:
@@ -398,12 +466,20 @@ def test_horizontal_axes_have_round_ticks_with_room_for_their_labels(
                 const { createStepAxis, createTimeAxis } = await import('./chart_scale.js');
                 const describe = ({ ticks, position, formatTick }) =>
                     ticks.map((tick) => [tick, position(tick), formatTick(tick).length]);
+                const labels = ({ ticks, end, ...axis }) => describe({ ...axis, ticks: [...ticks, ...end] });
                 const ends = [9, 19, 95, 950, 1140, 20000, 99999, 2300000];
-                const create = (axis, end) => describe(axis([1, end / 2, end], [0, width]));
-                return ends.flatMap((end) => [create(createStepAxis, end), create(createTimeAxis, end)]);
+                const all = (own) => [own, labels].flatMap((of) => [createStepAxis, createTimeAxis].map(
+                    (axis) => ends.map((end) => of(axis([1, end / 2, end], [0, width])))));
+                const [steps, times, stepLabels, timeLabels] = all(describe);
+                return [[...steps, ...times], [...stepLabels, ...timeLabels]];
             }""",
             width,
         )
+    axes, labels = axes
+    assert any(len(own) > len(ticks) for ticks, own in zip(axes, labels, strict=True)), "the end has a label"
+    for own in labels:
+        for (_, left, characters), (_, right, others) in itertools.pairwise(own):
+            assert right - left >= 6 * (characters + others) / 2 + 6
     for ticks in axes:
         assert 2 <= len(ticks) <= 5
         spacing = ticks[1][0] - ticks[0][0]

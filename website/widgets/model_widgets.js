@@ -1,5 +1,6 @@
 // Widgets that run the model of the book on the reader's sentence.
 
+import { TOKEN_TEXTS, readableToken, readableTokens } from "../../src/manyheads/look/assets/token_text.js";
 import { headKey } from "../../src/manyheads/look/live/transformer.js";
 import { takeHead } from "../../src/manyheads/look/live/translator.js";
 import { loadBookModel } from "./book_model.js";
@@ -8,6 +9,10 @@ import { createTable, formatNumber } from "./widget_figures.js";
 import { say } from "./widget_frame.js";
 
 const SENTENCE = "The teacher gives the student a book.";
+
+// Tokens as the attention page shows them.
+const tokenTexts = say(TOKEN_TEXTS.en, TOKEN_TEXTS.ko);
+const readTokens = (tokens) => readableTokens(tokens, tokenTexts);
 
 let translator = null;
 
@@ -63,7 +68,7 @@ async function attentionOfSentence() {
       const [queries, keys] = ["query", "key"].map((name) => findStep(steps, { ...place, name }));
       const width = queries.shape[2];
       const scale = { scaled: 1 / Math.sqrt(width), none: 1, tenth: 0.1 / Math.sqrt(width) }[factor];
-      const names = sentence.sourceTokens;
+      const names = readTokens(sentence.sourceTokens);
       const weights = names.map((_, i) => {
         const query = takeVector(queries, i, Number(head) - 1);
         return softmax(names.map((_, j) => dot(query, takeVector(keys, j, Number(head) - 1)) * scale));
@@ -102,9 +107,9 @@ function readMaps(text, attention, layer, cuts = null) {
   const { sentence } = runModel(text);
   const { maps } = translator.attention(sentence.sourceIds, sentence.ids, { cuts });
   const map = maps[attention][layer];
-  const target = ["<s>", ...sentence.tokens];
-  const rows = attention === "encoder" ? sentence.sourceTokens : target;
-  const columns = attention === "decoder" ? target : sentence.sourceTokens;
+  const [source, target] = [sentence.sourceTokens, ["<s>", ...sentence.tokens]].map(readTokens);
+  const rows = attention === "encoder" ? source : target;
+  const columns = attention === "decoder" ? target : source;
   const heads = Array.from({ length: map.heads }, (_, head) => {
     const { weights } = takeHead(map, head);
     return rows.map((_, row) => Array.from(weights.slice(row * map.columns, (row + 1) * map.columns)));
@@ -195,7 +200,7 @@ async function unitsOfSentence() {
     draw({ text, layer }) {
       const { sentence, steps } = runModel(text);
       const { shape, values } = findStep(steps, { stack: "encoder", layer: Number(layer) - 1, part: "feed_forward", name: "hidden" });
-      const names = sentence.sourceTokens;
+      const names = readTokens(sentence.sourceTokens);
       const rows = names.map((_, token) => {
         const units = Array.from(values.slice(token * shape[1], (token + 1) * shape[1]));
         return { active: units.filter((unit) => unit > 0).length, top: findPeak(units), value: Math.max(...units) };
@@ -234,7 +239,7 @@ async function neighborsOfWord() {
       const own = take(id);
       const cosines = Array.from({ length: numOut }, (_, other) => take(other).reduce((sum, x, i) => sum + x * own[i], 0) / norm(take(other)) / norm(own));
       const nearest = cosines.map((_, index) => index).filter((index) => index !== id).sort((a, b) => cosines[b] - cosines[a]).slice(0, 6);
-      const [name, ...names] = translator.source.listPieces([id, ...nearest]);
+      const [name, ...names] = translator.source.listPieces([id, ...nearest]).map((piece) => readableToken(piece, tokenTexts));
       return {
         summary: say(`Nearest to “${name}”: ${names.slice(0, 3).join(", ")}`, `“${name}”에 가장 가까운 것: ${names.slice(0, 3).join(", ")}`),
         parts: [
@@ -270,7 +275,7 @@ async function beamOfSentence() {
         parts: [
           createTable({
             caption: say("log p of each token, and of the end", "토큰마다의 log p, 끝 표시까지"),
-            columns: [...result.tokens, "</s>"],
+            columns: readTokens([...result.tokens, "</s>"]),
             rows: ["log p"],
             cells: [result.scores],
             shade: (row, column) => Math.exp(result.scores[column]),
@@ -320,12 +325,19 @@ async function measuresOfHeads() {
   };
 }
 
+// A widget that asks for a sentence where there is none, instead of a translation of nothing.
+const withSentence = (create) => async () => {
+  const widget = await create();
+  const empty = { summary: say("Write an English sentence.", "영어 문장을 쓰세요."), parts: [] };
+  return { ...widget, draw: (state) => (state.text.trim() ? widget.draw(state) : empty) };
+};
+
 export const MODEL_WIDGETS = {
-  "attention-of-sentence": attentionOfSentence,
-  "heads-of-sentence": headsOfSentence,
-  "mask-of-sentence": maskOfSentence,
-  "units-of-sentence": unitsOfSentence,
+  "attention-of-sentence": withSentence(attentionOfSentence),
+  "heads-of-sentence": withSentence(headsOfSentence),
+  "mask-of-sentence": withSentence(maskOfSentence),
+  "units-of-sentence": withSentence(unitsOfSentence),
   "neighbors-of-word": neighborsOfWord,
-  "beam-of-sentence": beamOfSentence,
-  "measures-of-heads": measuresOfHeads,
+  "beam-of-sentence": withSentence(beamOfSentence),
+  "measures-of-heads": withSentence(measuresOfHeads),
 };

@@ -24,7 +24,7 @@ export function createTable({ caption, columns, rows, cells, shade = () => 0, fo
       }),
     ),
   );
-  const table = element("table", { class: "widget-table" }, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body));
+  const table = element("table", { class: "widget-table" }, element("caption", {}, element("span", {}, caption)), element("thead", {}, head), element("tbody", {}, ...body));
   return element("div", { class: "widget-scroll", tabindex: 0, role: "region", "aria-label": caption }, table);
 }
 

@@ -1,7 +1,9 @@
 """Words that a model cannot know, because its training sources did not have them.
 
-Without a calibration, or after training on much text, only words with characters that the vocabulary lacks
-are recognized: the table of the source model then holds the most frequent bigrams only.
+Words are compared by their pieces, and not as wholes: a word that never occurred passes for known if the
+sources had each of its pieces after the one before it. Without a calibration, or after training on much text,
+only words with characters that the vocabulary lacks are recognized: the table of the source model then holds
+the most frequent bigrams only.
 """
 
 from collections.abc import Sequence

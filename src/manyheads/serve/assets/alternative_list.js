@@ -1,4 +1,5 @@
-// Other translations of a text, or of its sentence from one word on. Words that differ are marked.
+// Other translations of a text, or of its sentence from one word on. Words that differ are marked, and words that are
+// left out are struck through.
 
 import { element } from "./look/dom.js";
 import { compareWords } from "./look/word_differences.js";
@@ -16,7 +17,7 @@ export class AlternativeList {
   build(choice) {
     const { texts } = this.page;
     this.list = element("ol", { class: "alternatives-list" });
-    this.none = element("p", { class: "quiet no-alternatives", hidden: true }, texts.noAlternatives);
+    this.none = element("p", { class: "quiet no-alternatives", hidden: true });
     this.title = element("h4", { class: "at-word", hidden: true });
     this.notice?.clear();
     this.notice = new Notice(this.page);
@@ -42,7 +43,9 @@ export class AlternativeList {
     this.closeWord();
     this.root.hidden = !response;
     const alternatives = response?.alternatives ?? [];
-    this.none.hidden = !(response && response.request.alternatives && !alternatives.length);
+    const { texts } = this.page;
+    this.none.hidden = !(response && alternatives.length < response.request.alternatives);
+    this.none.textContent = alternatives.length ? texts.fewAlternatives : texts.noAlternatives;
     this.fill(this.list, alternatives, response?.translatedText ?? "");
   }
 
@@ -54,7 +57,7 @@ export class AlternativeList {
       return element("button", { ...attributes, "aria-label": `${texts[name]}: ${text}` }, texts[name]);
     };
     const createItem = (text) => {
-      const words = compareWords(text, translation, { withOmitted: true }).flatMap((part) => [createWord(part), " "]);
+      const words = listDifferences(text, translation).flatMap((part) => [createWord(part), " "]);
       const copy = createButton("copy", text, () => this.copy(text));
       const use = createButton("use", text, () => this.use(complete(text)));
       return element("li", {}, element("span", {}, ...words.slice(0, -1)), " ", element("div", { class: "actions" }, copy, use));
@@ -106,9 +109,14 @@ export class AlternativeList {
   }
 }
 
-// Words that are new, and one gap where words of the translation are left out.
+// A word in the place of another is marked only once: what it replaces is not among the parts.
+function listDifferences(text, translation) {
+  const parts = compareWords(text, translation, { withOmitted: true });
+  return parts.filter(({ isOmitted }, n) => !(isOmitted && (parts[n - 1]?.isNew || parts[n + 1]?.isNew)));
+}
+
 function createWord({ word, isNew, isOmitted }) {
-  if (isOmitted) return element("del", { title: word }, "…");
+  if (isOmitted) return element("del", {}, word);
   return isNew ? element("mark", {}, word) : word;
 }
 

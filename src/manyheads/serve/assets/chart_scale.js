@@ -20,7 +20,7 @@ export function formatSeconds(seconds) {
 }
 
 // The axes of a chart: {position(x), ticks, format}. `range` is [first pixel, last pixel]. A horizontal one also has
-// formatTick, for its labels.
+// formatTick, for its labels, and `end`, its last place, unless a tick is too near.
 export function createStepAxis(values, range) {
   const [low, high] = findLimits(values);
   const powers = Array.from({ length: 15 }, (_, n) => 10 ** n);
@@ -28,14 +28,17 @@ export function createStepAxis(values, range) {
   const ticks = spaceTicks(low, high, spacings, range, formatNumber);
   const shown = ticks.length > 1 ? ticks : [...new Set([low, high])];
   const position = createPosition(low, high, range);
-  return { position, ticks: shown, format: (step) => step.toLocaleString("en"), formatTick: formatNumber };
+  const end = findEnd(high, shown, position, formatNumber);
+  return { position, ticks: shown, end, format: (step) => step.toLocaleString("en"), formatTick: formatNumber };
 }
 
 export function createTimeAxis(values, range) {
   const [low, high] = findLimits(values);
   const days = Array.from({ length: 12 }, (_, n) => 2 * 86400 * 2 ** n);
   const ticks = spaceTicks(low, high, [...TIME_SPACINGS, ...days], range, formatSeconds);
-  return { position: createPosition(low, high, range), ticks, format: formatSeconds, formatTick: formatSeconds };
+  const position = createPosition(low, high, range);
+  const end = findEnd(high, ticks, position, formatSeconds);
+  return { position, ticks, end, format: formatSeconds, formatTick: formatSeconds };
 }
 
 export function createLinearAxis(values, range) {
@@ -64,6 +67,14 @@ function spaceTicks(low, high, spacings, [first, last], format) {
     return ticks.length <= MAX_TICKS && spacing * pixels >= room;
   };
   return list(spacings.find(fits) ?? spacings.at(-1));
+}
+
+// The last place as a list, empty where its label has no room beside that of the last tick.
+function findEnd(high, ticks, position, format) {
+  if (!ticks.length) return [high];
+  const last = ticks.at(-1);
+  const room = (DIGIT_WIDTH * (format(last).length + format(high).length)) / 2 + LABEL_GAP;
+  return position(high) - position(last) < room ? [] : [high];
 }
 
 function findLimits(values) {

@@ -72,7 +72,7 @@ export class FileTranslation {
     this.discardResult();
   }
 
-  // A file that is dropped anywhere on the element is chosen.
+  // A file that is dropped anywhere on the page is chosen while the element is shown. The browser never opens it.
   acceptDrops(root) {
     if (this.dropRoot === root) return;
     this.dropRoot = root;
@@ -82,11 +82,11 @@ export class FileTranslation {
       event.preventDefault();
       root.classList.toggle("is-dropping", isOver);
     };
-    root.addEventListener("dragover", (event) => mark(event, true));
-    root.addEventListener("dragleave", (event) => root.contains(event.relatedTarget) || mark(event, false));
-    root.addEventListener("drop", (event) => {
+    document.addEventListener("dragover", (event) => mark(event, true));
+    document.addEventListener("dragleave", (event) => event.relatedTarget || mark(event, false)); // out of the window
+    document.addEventListener("drop", (event) => {
       mark(event, false);
-      if (!isFile(event)) return;
+      if (!isFile(event) || !root.isConnected) return;
       this.parts.file.files = event.dataTransfer.files;
       this.selectFile();
       this.parts.start.scrollIntoView({ block: "nearest" });
@@ -151,13 +151,14 @@ export class FileTranslation {
     const { texts, settings } = this.page;
     const pieces = text.split(/(\r\n|\n|\r)/); // lines at even indices, their endings between them
     const indices = pieces.flatMap((line, n) => (n % 2 === 0 && line.trim() ? [n] : []));
+    if (!indices.length) throw Object.assign(new Error(texts.emptyFile), { isLocal: true });
     for (const n of indices)
       if ([...pieces[n]].length > settings.charLimit)
         throw Object.assign(new Error(texts.lineTooLong(n / 2 + 1, settings.charLimit)), { isLocal: true });
     let done = 0;
     let low = 0;
     const showProgress = () => {
-      this.parts.bar.value = indices.length ? done / indices.length : 1;
+      this.parts.bar.value = done / indices.length;
       this.parts.status.textContent = this.page.texts.progress(done, indices.length);
     };
     showProgress();

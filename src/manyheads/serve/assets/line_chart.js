@@ -4,8 +4,9 @@ import { svgElement } from "./look/dom.js";
 import { createLinearAxis, createLogarithmicAxis, createStepAxis, createTimeAxis, formatNumber } from "./chart_scale.js";
 
 export const MAX_WIDTH = 560;
-const HEIGHT = 240;
-const [LEFT, RIGHT, TOP, BOTTOM] = [64, 16, 10, 30];
+const HEIGHT = 256;
+const [LEFT, RIGHT, TOP, BOTTOM] = [64, 16, 10, 46];
+const LABELS = HEIGHT - 26; // the baseline of the labels of the horizontal axis
 const TICK = 5;
 const NEAR = 0.01; // of the width: how far a point may be from the cursor to be read
 
@@ -23,7 +24,7 @@ export function createChart({ lines, places, width, isLogarithmic, isTime, label
   const svg = svgElement(
     "svg",
     { viewBox: `0 0 ${width} ${HEIGHT}`, role: "slider", tabindex: 0, "aria-label": label, "aria-valuemin": 0 },
-    createAxes(x, y, width),
+    createAxes(x, y, width, isTime ? "" : texts.axes.step),
     ...lines.flatMap((line) => createCurve(line, x, y)),
     cursor,
   );
@@ -31,7 +32,8 @@ export function createChart({ lines, places, width, isLogarithmic, isTime, label
   return { svg, moveTo };
 }
 
-function createAxes(x, y, width) {
+// `name` is that of the horizontal axis. Labels of times have units, and need none.
+function createAxes(x, y, width, name) {
   const axes = svgElement("g", { class: "axis" });
   for (const value of y.ticks) {
     const height = y.position(value);
@@ -41,11 +43,12 @@ function createAxes(x, y, width) {
     );
   }
   const bottom = HEIGHT - BOTTOM;
-  for (const value of x.ticks) {
+  if (name) axes.append(svgElement("text", { x: width - RIGHT, y: HEIGHT - 8, "text-anchor": "end" }, name));
+  for (const value of [...x.ticks, ...x.end]) {
     const place = x.position(value);
     axes.append(
       svgElement("line", { class: "tick", x1: place, x2: place, y1: bottom, y2: bottom + TICK }),
-      svgElement("text", { x: place, y: HEIGHT - 10, "text-anchor": "middle" }, x.formatTick(value)),
+      svgElement("text", { x: place, y: LABELS, "text-anchor": "middle" }, x.formatTick(value)),
     );
   }
   return axes;

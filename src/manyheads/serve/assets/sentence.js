@@ -1,5 +1,6 @@
 // The sentence that the attention view and the walkthrough show.
 
+import { element } from "./look/dom.js";
 import { post, retryWhileBusy } from "./api_client.js";
 
 // Why the chosen model has no attention to show; empty where it has.
@@ -9,6 +10,18 @@ export function attentionUnavailable(page) {
   const chosen = models.find(({ name }) => name === model) ?? models[0];
   if (!chosen) return page.texts.noModel;
   return chosen.attention ? "" : page.texts.noAttention;
+}
+
+// A field for a sentence of one's own: { form, input }.
+export function createSentenceForm({ texts, settings }, { value, onSubmit }) {
+  const input = element("input", { type: "text", id: "sentence", value, maxlength: settings.charLimit });
+  const submit = (event) => {
+    event.preventDefault();
+    if (input.value.trim()) onSubmit(input.value.trim());
+  };
+  const label = element("label", { for: "sentence" }, texts.sentence);
+  const form = element("form", { class: "sentence-form", onsubmit: submit }, label, input, element("button", {}, texts.showSentence));
+  return { form, input };
 }
 
 // The text of the translate view, or where there is none an example of the model.

@@ -85,8 +85,9 @@ export class TrainingView {
 
   createRun(run, index) {
     const { texts } = this.page;
-    const name = [run.name, element("span", { class: "quiet" }, ` ${run.ended ? texts.ended : texts.running}`)];
-    if (this.runs.length === 1) return element("h3", {}, ...name);
+    const state = element("span", { class: "quiet" }, ` (${run.ended ? texts.ended : texts.running})`);
+    const name = [run.name, state];
+    if (this.runs.length === 1) return element("h3", {}, element("span", { class: "quiet" }, `${texts.run}: `), ...name);
     const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = this.runColor(index);
     const { hidden } = this.state;

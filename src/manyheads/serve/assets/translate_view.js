@@ -138,6 +138,8 @@ export class TranslateView {
     );
     model.parentNode.hidden = models.length < 2 || isAuto;
     swap.disabled = !this.page.modelsFor(current.target, current.source).length;
+    const [target, source] = [current.target, current.source].map((code) => languageName(code, language));
+    swap.title = swap.disabled ? texts.noSwap(target, source) : texts.swap;
     this.editor.setLanguage(current.source);
     this.result.setLanguage(current.target);
     this.alternatives.setLanguage(current.target);

@@ -5,7 +5,7 @@ import { createSentencePair } from "./look/sentence_pair.js";
 import { showWalk } from "./look/walk_explorer.js";
 import { post, retryWhileBusy } from "./api_client.js";
 import { Notice } from "./notice.js";
-import { attentionUnavailable, chooseText, prepareSentence } from "./sentence.js";
+import { attentionUnavailable, chooseText, createSentenceForm, prepareSentence } from "./sentence.js";
 
 const EXAMPLE_SENTENCES = { en: "I go home.", ko: "나는 오늘 점심을 먹었어." };
 // Numbers of each vector and whether the matrices come too: as much as the server sends.
@@ -23,16 +23,12 @@ export class WalkView {
   }
 
   build() {
-    const { texts, settings } = this.page;
+    const { texts } = this.page;
     this.notice?.clear();
     this.notice = new Notice(this.page);
+    const { form, input } = createSentenceForm(this.page, { value: this.fields?.q ?? "", onSubmit: (q) => this.submit(q) });
     const parts = (this.parts = {
-      sentence: element("input", {
-        type: "text",
-        id: "sentence",
-        value: this.fields?.q ?? "",
-        maxlength: settings.charLimit,
-      }),
+      sentence: input,
       note: element("p", { class: "quiet first-sentence" }),
       pair: element("div", {}),
       walk: element("div", {}),
@@ -40,13 +36,7 @@ export class WalkView {
     });
     this.root.replaceChildren(
       element("h2", {}, texts.views.walk),
-      element(
-        "form",
-        { class: "walk-form", onsubmit: (event) => this.submit(event) },
-        element("label", { for: "sentence" }, texts.sentence),
-        parts.sentence,
-        element("button", {}, texts.walkButton),
-      ),
+      form,
       this.notice.root,
       parts.note,
       parts.pair,
@@ -74,10 +64,7 @@ export class WalkView {
     if (!this.fields && example) return this.loadText(example);
   }
 
-  submit(event) {
-    event.preventDefault();
-    const q = this.parts.sentence.value.trim();
-    if (!q) return;
+  submit(q) {
     return q === this.fields?.q ? this.open() : this.loadText(q);
   }
 

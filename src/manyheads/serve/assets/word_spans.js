@@ -10,8 +10,10 @@ export function confidenceLevel(probability) {
   return probability >= HIGH_CONFIDENCE ? "high" : probability >= MEDIUM_CONFIDENCE ? "medium" : "low";
 }
 
+// "100%" would be a promise.
 export function formatPercent(probability) {
-  return `${(100 * probability).toFixed(probability > 0.9995 || probability < 0.1 ? 1 : 0)}%`;
+  if (probability > 0.999) return ">99.9%";
+  return `${(100 * probability).toFixed(probability >= 0.995 || probability < 0.1 ? 1 : 0)}%`;
 }
 
 // Fill the container with the text. Words are located in order; a word that normalization has changed is not in
