@@ -179,8 +179,9 @@ def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
         (["data"], 2, "no training text: give --train FILE twice, source and target, or one file of both"),
         (["data", "--train=a.en"], 2, "a.en has no counterpart: plain text comes in two files"),
         (["data", "--train=a.en", "--train=a.ko"], 3, "a.en: No such file or directory"),
+        (["data", "--train=here.en", "--train=a.xx"], 3, "a.xx: No such file or directory"),
         (
-            ["data", "--train=a.tmx"],
+            ["data", "--train=here.tmx"],
             2,
             "the languages are not known, and no file name states them: give --pair",
         ),
@@ -202,6 +203,8 @@ def test_a_wrong_prepare_is_one_clear_line(
     arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in ("here.en", "here.tmx"):
+        (tmp_path / name).touch()
     done = manyheads("prepare", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(f"manyheads: {message}")

@@ -112,6 +112,8 @@ def test_the_demo_closes_in_the_language_of_the_locale(
         output = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)], catch_exceptions=False).stdout
         assert [text for text in texts if text not in output] == []
         assert f"manyheads translate {tmp_path}/model" in output
+        pages = re.findall(r" -o (\S+)", output)
+        assert pages == [f"{tmp_path}/page.html", f"{tmp_path}/training.html"], "in the folder of the demo"
 
 
 def messages_of(document: Path) -> list[str]:
