@@ -108,10 +108,46 @@ def test_a_wrong_call_is_one_clear_line_and_exit_code_2(arguments: list[str], me
     assert done.stdout == ""
 
 
-def test_an_unknown_verb_exits_with_2() -> None:
-    done = manyheads("trian")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "no such command 'trian'. Did you mean 'train'?"),
+        (["translate"], "manyheads translate needs MODEL; manyheads translate --help shows how to call it"),
+        (["translate", ".", "--beam", "x"], "--beam is 'x', but must be an integer"),
+        (["translate", ".", "--temperature", "x"], "--temperature is 'x', but must be a number"),
+        (["demo", "--seconds", "0"], "--seconds is '0', but must be at least 1"),
+        (["translate", ".", "--bem", "4"], "manyheads translate has no option --bem; did you mean --beam?"),
+        (["doctor", "--xyzzy"], "manyheads doctor has no option --xyzzy"),
+        (["translate", ".", "--beam"], "option '--beam' requires an argument"),
+        (["models", "more"], "got unexpected extra argument(s) (more)"),
+        (["paper", "figure"], "no such command 'figure'. Did you mean 'figures'?"),
+    ],
+)
+def test_a_call_that_the_parser_refuses_is_one_line_that_names_the_option(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setattr(sys, "argv", ["manyheads", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert err == f"manyheads: {message}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["paper"]])
+def test_a_group_without_a_command_shows_its_help(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["manyheads", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert end.value.code == 2
+    assert (out + err).startswith("Usage: manyheads ")
 
 
 # ---- prepare, and inspect of what it made

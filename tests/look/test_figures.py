@@ -217,7 +217,9 @@ def find_cut_texts(figure: Any) -> list[str]:
     return [text for text, box in boxes.items() if not (page.contains(*box.p0) and page.contains(*box.p1))]
 
 
-@pytest.mark.parametrize("words", [["I", "[end]"], ["internationalization" * 2, "go", "counterrevolutionaries"]])
+@pytest.mark.parametrize(
+    "words", [["I", "[end]"], ["internationalization" * 2, "go", "counterrevolutionaries"]]
+)
 def test_no_text_leaves_a_figure(words: list[str]) -> None:
     map_QK = np.eye(len(words), dtype=np.float32)
     lines = [plots.HeadLines(map_QK, "#123456", 0)]

@@ -167,7 +167,7 @@ def count_model_bytes(folder: Path) -> int:
 
 
 def find_model_hint(folder: Path) -> str:
-    """Return what may be meant by a folder without a model: the model of its run, or the newest checkpoint."""
+    """Return what may be meant by a folder without a model: the model of its run, or a checkpoint."""
     inside = folder / "model"
     if (inside / MANIFEST).exists():
         return f"; did you mean {inside}?"

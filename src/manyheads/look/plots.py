@@ -202,7 +202,9 @@ def measure_width(figure: Any, texts: Iterable[str], size: float) -> float:
     for text in texts:
         artist = figure.text(0, 0, text, fontsize=size)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of missing glyphs, which come again when it is drawn
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # of missing glyphs, which come again when it is drawn
             widths.append(artist.get_window_extent(renderer).width / figure.dpi)
         artist.remove()
     return max(widths)

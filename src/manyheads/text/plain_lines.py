@@ -58,7 +58,8 @@ def check_text(start: bytes, path: Path) -> None:
     num_control = len(start) - len(start.translate(None, CONTROL_BYTES)) if has_nul else 0
     if kind or num_control > max(MAX_CONTROL_BYTES, MAX_CONTROL_SHARE * len(start)):
         raise DataError(
-            f"{path}: is binary, not text ({kind or 'NUL bytes'}): give UTF-8 text, or a document such as .docx"
+            f"{path}: is binary, not text ({kind or 'NUL bytes'}): give UTF-8 text, "
+            f"or a document such as .docx"
         )
 
 
