@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import manyheads as mh
 from manyheads import cli
 from manyheads.cli import app
 from manyheads.cli.app import GROUPS
+from support.untrained_model import save_untrained_model
 
 HEAVY = ("torch", "numpy", "transformers", "matplotlib", "sentencepiece", "rich.progress", "lxml", "polib")
 
@@ -98,7 +100,6 @@ def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:
         (["inspect", "base", "model.haeds=4"], "unknown key model.haeds; did you mean model.heads?"),
         (["inspect", "base", "model.heads=0"], "model.heads is 0, but must be at least 1 and below 1048576"),
         (["inspect", "base", "heads"], "'heads' is not an assignment: write section.key=value"),
-        (["inspect", "nowhere.toml"], "nowhere.toml: No such file or directory"),
     ],
 )
 def test_a_wrong_call_is_one_clear_line_and_exit_code_2(arguments: list[str], message: str) -> None:
@@ -106,6 +107,34 @@ def test_a_wrong_call_is_one_clear_line_and_exit_code_2(arguments: list[str], me
     assert done.returncode == 2
     assert done.stderr == f"manyheads: {message}\n"
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", "gone.toml"], ["train", "gone.toml"], ["get", "toy", "--catalog", "gone.toml"],
+        ["translate", "MODEL", "gone.en"], ["score", "MODEL", "gone.en", "gone.ko"],
+        ["evaluate", "MODEL", "gone.en", "gone.ko"], ["evaluate", "MODEL", "gone"],
+        ["prepare", "data", "--recipe", "gone.toml"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_input_file_that_does_not_exist_is_exit_code_3(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    if "MODEL" in arguments:
+        save_untrained_model(tmp_path / "MODEL")
+    monkeypatch.setattr(sys, "argv", ["manyheads", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (3, "")
+    assert err.startswith("manyheads: gone")
+    assert err.endswith(": No such file or directory\n")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -232,7 +261,7 @@ def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
             2,
             "corpus.on_invalid is 'cry', but must be one of 'default', 'stop', 'skip'",
         ),
-        (["data", "--recipe", "gone.toml"], 2, "gone.toml: No such file or directory"),
+        (["data", "--recipe", "gone.toml"], 3, "gone.toml: No such file or directory"),
     ],
 )
 def test_a_wrong_prepare_is_one_clear_line(
