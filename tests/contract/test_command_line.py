@@ -109,6 +109,24 @@ def test_a_wrong_call_is_one_clear_line_and_exit_code_2(arguments: list[str], me
     assert done.stdout == ""
 
 
+def test_evaluate_creates_the_folder_of_its_output_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    save_untrained_model(tmp_path / "model")
+    for name in ("a.en", "a.ko"):
+        Path(name).write_text("I go.\n", encoding="utf-8")
+    options = ["--out", "new/out.ko", "--device", "cpu", "--bootstrap-samples", "0"]
+    monkeypatch.setattr(sys, "argv", ["manyheads", "evaluate", "model", "a.en", "a.ko", *options])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code in (0, None)
+    assert "manyheads: new: folder created\n" in capsys.readouterr().err
+    assert len(Path("new/out.ko").read_text(encoding="utf-8").splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

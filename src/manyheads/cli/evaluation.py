@@ -145,7 +145,9 @@ def print_evaluation(
             translator, sources, references, baseline=baseline, report_progress=progress.update, **options
         )
     if out:
-        out.write_text("".join(f"{line}\n" for line in evaluation.translations), encoding="utf-8")
+        with report_write_errors("--out", out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text("".join(f"{line}\n" for line in evaluation.translations), encoding="utf-8")
     print(json.dumps(evaluation.to_dict(), ensure_ascii=False, indent=1) if as_json else evaluation.to_text())
 
 
