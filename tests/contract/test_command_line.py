@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,6 @@ def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:
         (["inspect", "base", "model.haeds=4"], "unknown key model.haeds; did you mean model.heads?"),
         (["inspect", "base", "model.heads=0"], "model.heads is 0, but must be at least 1 and below 1048576"),
         (["inspect", "base", "heads"], "'heads' is not an assignment: write section.key=value"),
-        (["inspect", "nowhere.toml"], "nowhere.toml: No such file or directory"),
     ],
 )
 def test_a_wrong_call_is_one_clear_line_and_exit_code_2(arguments: list[str], message: str) -> None:
@@ -110,10 +110,92 @@ def test_a_wrong_call_is_one_clear_line_and_exit_code_2(arguments: list[str], me
     assert done.stdout == ""
 
 
-def test_an_unknown_verb_exits_with_2() -> None:
-    done = manyheads("trian")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+def test_evaluate_creates_the_folder_of_its_output_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    save_untrained_model(tmp_path / "model")
+    for name in ("a.en", "a.ko"):
+        Path(name).write_text("I go.\n", encoding="utf-8")
+    options = ["--out", "new/out.ko", "--device", "cpu", "--bootstrap-samples", "0"]
+    monkeypatch.setattr(sys, "argv", ["manyheads", "evaluate", "model", "a.en", "a.ko", *options])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code in (0, None)
+    assert "manyheads: new: folder created\n" in capsys.readouterr().err
+    assert len(Path("new/out.ko").read_text(encoding="utf-8").splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", "gone.toml"], ["train", "gone.toml"], ["get", "toy", "--catalog", "gone.toml"],
+        ["translate", "MODEL", "gone.en"], ["score", "MODEL", "gone.en", "gone.ko"],
+        ["evaluate", "MODEL", "gone.en", "gone.ko"], ["evaluate", "MODEL", "gone"],
+        ["prepare", "data", "--recipe", "gone.toml"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_input_file_that_does_not_exist_is_exit_code_3(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    if "MODEL" in arguments:
+        save_untrained_model(tmp_path / "MODEL")
+    monkeypatch.setattr(sys, "argv", ["manyheads", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (3, "")
+    assert err.startswith("manyheads: gone")
+    assert err.endswith(": No such file or directory\n")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "no such command 'trian'. Did you mean 'train'?"),
+        (["translate"], "manyheads translate needs MODEL; manyheads translate --help shows how to call it"),
+        (["translate", ".", "--beam", "x"], "--beam is 'x', but must be an integer"),
+        (["translate", ".", "--temperature", "x"], "--temperature is 'x', but must be a number"),
+        (["demo", "--seconds", "0"], "--seconds is '0', but must be at least 1"),
+        (["translate", ".", "--bem", "4"], "manyheads translate has no option --bem; did you mean --beam?"),
+        (["doctor", "--xyzzy"], "manyheads doctor has no option --xyzzy"),
+        (["translate", ".", "--beam"], "option '--beam' requires an argument"),
+        (["models", "more"], "got unexpected extra argument(s) (more)"),
+        (["paper", "figure"], "no such command 'figure'. Did you mean 'figures'?"),
+    ],
+)
+def test_a_call_that_the_parser_refuses_is_one_line_that_names_the_option(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setattr(sys, "argv", ["manyheads", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert err == f"manyheads: {message}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["paper"]])
+def test_a_group_without_a_command_shows_its_help(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["manyheads", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert end.value.code == 2
+    assert (out + err).startswith("Usage: manyheads ")
 
 
 # ---- prepare, and inspect of what it made
@@ -181,8 +263,9 @@ def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
         (["data"], 2, "no training text: give --train FILE twice, source and target, or one file of both"),
         (["data", "--train=a.en"], 2, "a.en has no counterpart: plain text comes in two files"),
         (["data", "--train=a.en", "--train=a.ko"], 3, "a.en: No such file or directory"),
+        (["data", "--train=here.en", "--train=a.xx"], 3, "a.xx: No such file or directory"),
         (
-            ["data", "--train=a.tmx"],
+            ["data", "--train=here.tmx"],
             2,
             "the languages are not known, and no file name states them: give --pair",
         ),
@@ -197,13 +280,15 @@ def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
             2,
             "corpus.on_invalid is 'cry', but must be one of 'default', 'stop', 'skip'",
         ),
-        (["data", "--recipe", "gone.toml"], 2, "gone.toml: No such file or directory"),
+        (["data", "--recipe", "gone.toml"], 3, "gone.toml: No such file or directory"),
     ],
 )
 def test_a_wrong_prepare_is_one_clear_line(
     arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in ("here.en", "here.tmx"):
+        (tmp_path / name).touch()
     done = manyheads("prepare", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(f"manyheads: {message}")
@@ -330,7 +415,7 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 sys.path[0] = ""
 from manyheads.cli import app, main
-sys.modules["manyheads.cli.app"].app = lambda: sys.exit(signal.getsignal(signal.SIGINT).__name__)
+sys.modules["manyheads.cli.app"].app = lambda **_: sys.exit(signal.getsignal(signal.SIGINT).__name__)
 main()
 """
 

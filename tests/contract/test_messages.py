@@ -78,6 +78,12 @@ def test_the_most_specific_error_applies(monkeypatch: pytest.MonkeyPatch) -> Non
         ),
         (["inspect", "base", "model.heads=7"], "model.heads의 값 7", "model.heads is 7, which does not", 2),
         (["prepare", "data"], "학습할 글이 없습니다", "no training text", 2),
+        (
+            ["models", "--jsn"],
+            "manyheads models에는 옵션 --jsn이(가) 없습니다",
+            "manyheads models has no option",
+            2,
+        ),
     ],
 )
 def test_a_command_explains_an_error_in_the_language_of_the_locale(
@@ -112,6 +118,8 @@ def test_the_demo_closes_in_the_language_of_the_locale(
         output = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)], catch_exceptions=False).stdout
         assert [text for text in texts if text not in output] == []
         assert f"manyheads translate {tmp_path}/model" in output
+        pages = re.findall(r" -o (\S+)", output)
+        assert pages == [f"{tmp_path}/page.html", f"{tmp_path}/training.html"], "in the folder of the demo"
 
 
 def messages_of(document: Path) -> list[str]:

@@ -353,8 +353,8 @@ def test_subwords_are_trained_on_a_sample_of_the_configured_size(
     ("tables", "error", "message"),
     [
         ({}, mh.ConfigError, "no training text: give --train"),
-        ({"train": [{"files": ["a.tmx"]}]}, mh.ConfigError, "no file name states them: give --pair en-ko"),
-        ({"train": [{"files": ["x/a.en", "x/b.en"]}]}, mh.ConfigError, "languages are not known"),
+        ({"train": [{"files": ["a.tmx"]}]}, mh.DataError, r"^a\.tmx: No such file or directory$"),
+        ({"train": [{"files": ["a.en", "a.xx"]}]}, mh.DataError, r"^a\.en: No such file or directory$"),
         (
             {"train": [{"files": ["gone.en", "gone.ko"]}]},
             mh.DataError,
@@ -377,6 +377,16 @@ def test_a_wrong_recipe_is_an_error_that_names_the_problem(
     with pytest.raises(error, match=message):
         prepare(Recipe.from_mapping(tables), tmp_path / "data")
     assert not list(tmp_path.iterdir())
+
+
+def test_languages_that_no_file_name_states_are_asked_for(tmp_path: Path) -> None:
+    names = ["a.tmx", "a.en", "b.en"]
+    for name in names:
+        (tmp_path / name).touch()
+    for files in (names[:1], names[1:]):
+        tables = {"train": [{"files": [str(tmp_path / name) for name in files]}]}
+        with pytest.raises(mh.ConfigError, match="no file name states them: give --pair en-ko"):
+            prepare(Recipe.from_mapping(tables), tmp_path / "data")
 
 
 def test_if_no_pair_is_left_the_reasons_are_counted(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_several_documents_go_to_a_folder(
         (["page.html", "--json"], 2, "--json is for lines of text, but"),
         (["page.html", "--workers", "2"], 2, "--workers is for lines of text, but"),
         (["page.html", "report.docx"], 2, "2 documents, but one output: give a folder for them with --out"),
-        (["broken.docx"], 3, "broken.docx: is not a zip archive"),
+        (["broken.docx"], 3, "broken.docx: is not a zip archive\n"),
         (["missing.odt"], 3, "missing.odt: No such file or directory"),
     ],
 )

@@ -198,6 +198,64 @@ def test_a_weight_of_one_is_written_as_one() -> None:
     pyplot.close("all")
 
 
+def list_texts(figure: Any) -> list[Any]:
+    texts = [*figure.texts, *([figure._suptitle] if figure._suptitle else [])]
+    for axis in figure.axes:
+        texts += [*axis.texts, axis.title, axis._left_title]
+        if legend := axis.get_legend():
+            texts += legend.get_texts()
+        if axis.axison:
+            texts += [*axis.get_xticklabels(), *axis.get_yticklabels()]
+    return [text for text in texts if text.get_text()]
+
+
+def find_cut_texts(figure: Any) -> list[str]:
+    """Return the texts that leave the figure, by more than the width of a line."""
+    figure.canvas.draw()
+    renderer, page = figure.canvas.get_renderer(), figure.bbox.padded(1)
+    boxes = {text.get_text(): text.get_window_extent(renderer) for text in list_texts(figure)}
+    return [text for text, box in boxes.items() if not (page.contains(*box.p0) and page.contains(*box.p1))]
+
+
+@pytest.mark.parametrize(
+    "words", [["I", "[end]"], ["internationalization" * 2, "go", "counterrevolutionaries"]]
+)
+def test_no_text_leaves_a_figure(words: list[str]) -> None:
+    map_QK = np.eye(len(words), dtype=np.float32)
+    lines = [plots.HeadLines(map_QK, "#123456", 0)]
+    title = "Long-distance: “I” in layer 1, all heads"
+    key = [f"layer {n}, head {n}" for n in range(1, 9)]
+    drawn = [
+        plots.draw_lines(words, [lines * 8, lines], [title, "A title"], [key, key[:1]]),
+        plots.draw_lines(words, [lines], [], [["the name of a head, of all that has a name"]]),
+        plots.draw_grid(map_QK[None, None], title),
+        plots.draw_heatmap(map_QK, [words, words[::-1]], title),
+    ]
+    for figure in drawn:
+        assert len(list_texts(figure)) > 1
+        assert find_cut_texts(figure) == []
+    pyplot.close("all")
+
+
+def test_no_text_leaves_the_figures_of_a_sentence(attention: mh.AttentionMaps) -> None:
+    require_hangul_font()
+    with fonts.fonts_covering("".join(word for side in tokens_by_side(attention).values() for word in side)):
+        cut = {name: find_cut_texts(figure) for name, figure in draw(attention).items()}
+    assert cut == {name: [] for name in NAMES}
+    pyplot.close("all")
+
+
+def test_values_in_a_heatmap_can_be_read_at_every_weight() -> None:
+    weights = np.linspace(0.01, 1, 100).reshape(10, 10)
+    (axis,) = plots.draw_heatmap(weights, ["abcdefghij"] * 2).axes
+    (image,) = axis.images
+    for text, weight in zip(axis.texts, weights.flat, strict=True):
+        back, front = (measure_luminance(color) for color in (image.cmap(weight), text.get_color()))
+        dark, light = sorted((back, front))
+        assert (light + 0.05) / (dark + 0.05) > 4.5, weight
+    pyplot.close("all")
+
+
 def test_figures_of_a_long_sentence_are_fast() -> None:
     words = ["w"] * figures.MAX_WORDS
     map_QK = np.full((len(words), len(words)), 1 / 50)

@@ -73,7 +73,9 @@ def test_write_errors_name_the_option(look: Call, model: Path) -> None:
 
 
 def test_look_takes_a_translation_and_reports_json(look: Call, model: Path) -> None:
-    _, out, _ = look(str(model), "I go home.", "--target", "나는 집에 간다.", "-o", "new/page.html", "--json")
+    target = ["--target", "나는 집에 간다."]
+    _, out, err = look(str(model), "I go home.", *target, "-o", "new/page.html", "--json")
+    assert err == "manyheads: new: folder created\n"
     report = json.loads(out)
     assert report["files"] == ["new/page.html"]
     assert report["words"]["target"] == ["나는", "집에", "간다", ".", "</s>"]

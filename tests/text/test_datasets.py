@@ -1077,7 +1077,6 @@ def test_the_command_fails_with_exit_code_3_and_one_line(site: Site, tmp_path: P
     [
         (["multi30kk"], "unknown corpus multi30kk; did you mean multi30k?"),
         ([], "get needs the NAME of a corpus; manyheads get --list shows them"),
-        (["toy", "--catalog", "nowhere.toml"], "nowhere.toml cannot be read: No such file or directory"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_exit_code_2(

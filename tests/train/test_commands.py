@@ -160,7 +160,7 @@ def test_doctor_prints_a_line_for_each_warning() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["gone.toml"], 2, "gone.toml: No such file or directory"),
+        (["gone.toml"], 3, "gone.toml: No such file or directory"),
         (["{workspace}/run.toml", "train.stpes=3"], 2, "unknown key train.stpes; did you mean train.steps?"),
         (
             ["{workspace}/run.toml", "data.folder=gone", "--out", "{workspace}/x"],

@@ -163,8 +163,9 @@ def test_a_run_that_has_not_finished_is_answered_with_its_newest_checkpoint(
         with pytest.raises(mh.CheckpointError, match=r"newest checkpoint is .*checkpoints/step-00000020$"):
             mh.load(path, device="cpu")
     folder.rename(run / "model")
-    with pytest.raises(mh.CheckpointError, match=r"did you mean .*run/model\?"):
-        mh.load(run, device="cpu")
+    for path in (run, run / "nomodel"):
+        with pytest.raises(mh.CheckpointError, match=r"did you mean .*run/model\?"):
+            mh.load(path, device="cpu")
 
 
 def test_extras_are_installed_from_the_checkout_if_there_is_one(

@@ -167,10 +167,13 @@ def count_model_bytes(folder: Path) -> int:
 
 
 def find_model_hint(folder: Path) -> str:
-    """Return what may be meant by a folder without a model: the model of a run, or its newest checkpoint."""
+    """Return what may be meant by a folder without a model: the model of its run, or a checkpoint."""
     inside = folder / "model"
     if (inside / MANIFEST).exists():
         return f"; did you mean {inside}?"
+    beside = folder.parent / "model"
+    if not folder.exists() and (beside / MANIFEST).exists():
+        return f"; did you mean {beside}?"
     for run in (folder, folder.parent):
         checkpoints = sorted(run.glob(f"checkpoints/step-????????/{MANIFEST}"))
         if checkpoints:

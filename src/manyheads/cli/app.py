@@ -3,8 +3,10 @@
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +20,14 @@ from manyheads.train.early_exit import restore_interrupts
 
 WAIT_POLICY = "passive"  # of OpenMP's threads, unless the environment sets one
 GC_THRESHOLD = 50_000  # new objects between collections; 700, the default, costs a tenth of importing torch
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, or of the copy that typer has
+REQUIREMENTS = {  # what a value must be, by what the parser of arguments says
+    r"valid integer": "an integer",
+    r"valid number|valid float": "a number",
+    r"greater than or equal to (\S+)": r"at least \1",
+    r"less than or equal to (\S+)": r"at most \1",
+}
 
 # The commands in the order of a workflow, as --help lists them.
 GROUPS = {
@@ -80,7 +90,9 @@ def main() -> None:
     configure_process()
     try:
         restore_interrupts()
-        app()
+        sys.exit(app(prog_name="manyheads", standalone_mode=False))
+    except UsageError as error:
+        exit_with_usage_error(error)
     except ManyheadsError as error:
         exit_with_error(str(error), error.exit_code)
     except MemoryError:
@@ -98,6 +110,54 @@ def main() -> None:
     except OSError as error:
         path = f"{error.filename}: " if error.filename else ""
         exit_with_error(f"{path}{error.strerror or error}", 4 if error.errno in DISK_FULL_ERRNOS else 3)
+
+
+def exit_with_usage_error(error: Any) -> None:
+    """Exit with a call that the parser of arguments refuses. A group without a command shows its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(error.exit_code)
+    exit_with_error(describe_usage_error(error), error.exit_code)
+
+
+def describe_usage_error(error: Any) -> str:
+    """Return one line that names the option. What versions of typer and click do not say is left out."""
+    command = error.ctx.command_path if error.ctx else "manyheads"
+    parameter = getattr(error, "param", None)
+    name = name_parameter(parameter) if parameter else ""
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    if type(error).__name__ == "MissingParameter" and name:
+        return f"{command} needs {name}; {command} --help shows how to call it"
+    if type(error).__name__ == "NoSuchOption":
+        for similar in get_close_matches(error.option_name, error.possibilities or [], n=1, cutoff=0):
+            return f"{command} has no option {error.option_name}; did you mean {similar}?"
+        return f"{command} has no option {error.option_name}"
+    if parameter:
+        for pattern, requirement in REQUIREMENTS.items():
+            if match := re.search(pattern, message):
+                given = find_wrong_value(error)
+                required = match.expand(requirement)
+                return (
+                    f"{name} must be {required}"
+                    if given is None
+                    else f"{name} is {given}, but must be {required}"
+                )
+        return f"{name}: {message.partition(': ')[2] or message}"
+    return message[:1].lower() + message[1:]
+
+
+def name_parameter(parameter: Any) -> str:
+    """Return an option as --out / -o, an argument as MODEL."""
+    if parameter.param_type_name == "option":
+        return " / ".join(parameter.opts)
+    return str(parameter.metavar or parameter.name.upper())
+
+
+def find_wrong_value(error: Any) -> str | None:
+    """Return the value that was refused, if the error of pydantic below says it."""
+    below = error.__cause__ or error.__context__
+    values = [detail.get("input") for detail in below.errors()] if hasattr(below, "errors") else []
+    return repr(values[0]) if values else None
 
 
 def configure_process() -> None:

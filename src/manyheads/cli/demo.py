@@ -85,9 +85,9 @@ def print_next_steps(result: "DemoResult", out: Path, language: str) -> None:
     print(f"  manyheads inspect {out}/data --sentence 'I go home.'")
     sources = [source for source, _, _ in result.rows[:SHOWN_SENTENCES]]
     sentence = max((source for source in sources if "'" not in source), key=len, default=sources[0])
-    print(f"  manyheads look {result.model} {shlex.quote(sentence)} -o page.html")
+    print(f"  manyheads look {result.model} {shlex.quote(sentence)} -o {out}/page.html")
     learned, opened = localize("how it learned"), localize("and open http://127.0.0.1:5000")
-    print(f"  manyheads look {out}/run --through-training -o training.html      {learned}")
+    print(f"  manyheads look {out}/run --through-training -o {out}/training.html      {learned}")
     print(f"  manyheads serve {result.model} --run {out}/run      {opened}")
 
 

@@ -20,7 +20,7 @@ from manyheads.cli.options import (
     drop_unset,
 )
 from manyheads.cli.text_io import configure_output, read_parallel_lines, report_write_errors
-from manyheads.errors import RequestError
+from manyheads.errors import DataError, RequestError
 from manyheads.named_models.resolution import resolve_model
 
 if TYPE_CHECKING:
@@ -141,8 +141,11 @@ def print_evaluation(
     from manyheads.evaluate import report
     from manyheads.progress import create_progress
 
-    if out and (out.is_dir() or not out.parent.is_dir()):  # before the work, not after it
-        raise RequestError(f"{out}: cannot be written: give another path with --out")
+    if out:  # before the work, not after it
+        if out.is_dir():
+            raise RequestError(f"{out}: cannot be written: give another path with --out")
+        with report_write_errors("--out", out):
+            out.parent.mkdir(parents=True, exist_ok=True)
     with create_progress(sys.stderr) as progress:
         evaluation = report.evaluate(
             translator, sources, references, baseline=baseline, report_progress=progress.update, **options
@@ -177,6 +180,8 @@ def read_test_set(model: Path, source: Path, references: list[Path]) -> tuple[li
     from manyheads.bulk.model_files import read_languages
 
     files = [source.with_name(f"{source.name}.{language}") for language in read_languages(model)]
+    if not any(path.exists() for path in (source, *files)):
+        raise DataError(f"{source}: No such file or directory")
     if not all(path.exists() for path in files):
         raise RequestError(
             f"{source}: needs its translation: give REFERENCE, a data folder, or the name without the "

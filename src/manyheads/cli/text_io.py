@@ -68,9 +68,12 @@ def configure_output() -> None:
 
 @contextmanager
 def report_write_errors(option: str, path: Path) -> Iterator[Path]:
-    """Name the option that gives another path if this one cannot be written."""
+    """Name the option that gives another path if this one cannot be written. Report a folder made for it."""
+    is_new = not path.parent.exists()
     try:
         yield path
+        if is_new and path.parent.exists():
+            print(f"manyheads: {path.parent}: folder created", file=sys.stderr)
     except OSError as error:
         if error.errno in DISK_FULL_ERRNOS:
             raise

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
-from manyheads.errors import ConfigError
+from manyheads.errors import ConfigError, DataError
 
 MAX_INTEGER = 2**63 - 1  # the largest that TOML guarantees
 
@@ -144,7 +144,7 @@ class TomlConfig:
         try:
             return cls.from_toml(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from None
+            raise DataError(f"{path}: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; TOML is UTF-8") from None
         except ConfigError as error:

@@ -1,12 +1,13 @@
 """Completing a recipe: languages inferred from file names, names for inputs, and the checks of both."""
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from manyheads.config import SPLITS, CorpusConfig, InputConfig, Recipe
-from manyheads.errors import ConfigError
+from manyheads.errors import ConfigError, DataError
 from manyheads.text.input_files import strip_compression_suffix
 from manyheads.text.languages import check_language, get_base_language, is_known_language
 from manyheads.text.subwords import SubwordPair
@@ -50,12 +51,15 @@ def check_tags(recipe: Recipe, subwords: SubwordPair) -> None:
             )
 
 
-def infer_languages(inputs: Iterable[InputConfig]) -> tuple[str, str]:
+def infer_languages(inputs: Sequence[InputConfig]) -> tuple[str, str]:
     """Return the languages that file names state: train.en.xz and train.ko.xz are English and Korean."""
     for input_config in inputs:
         codes = get_suffix_codes(input_config)
         if len(codes) == 2 and codes[0] != codes[1] and all(map(is_known_language, codes)):
             return codes[0], codes[1]
+    for file in (file for input_config in inputs for file in input_config.files):
+        if not os.path.exists(file):
+            raise DataError(f"{file}: No such file or directory")
     raise ConfigError("the languages are not known, and no file name states them: give --pair en-ko")
 
 

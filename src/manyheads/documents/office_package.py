@@ -17,6 +17,7 @@ from manyheads.errors import DataError, install_command
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # that the formats allow
 # What zipfile raises for damaged archives.
 DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
+NOT_ZIP = "File is not a zip file"  # what zipfile says of any other file
 ENCRYPTED = 1  # the bit of an entry's flags
 
 
@@ -28,7 +29,8 @@ class OfficePackage:
         try:
             self.archive = zipfile.ZipFile(io.BytesIO(data))
         except DAMAGE_ERRORS as error:
-            raise DataError(f"{name}: is not a zip archive ({error})") from None
+            reason = "" if str(error) == NOT_ZIP else f" ({error})"
+            raise DataError(f"{name}: is not a zip archive{reason}") from None
         self.entries = {entry.filename: entry for entry in self.archive.infolist()}
         self._check(limits)
 

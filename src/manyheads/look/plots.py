@@ -1,11 +1,16 @@
-"""Plots of attention maps with matplotlib: lines as in the paper, a grid of heads, and a heat map."""
+"""Plots of attention maps with matplotlib: lines as in the paper, a grid of heads, and a heat map.
 
-from collections.abc import Sequence
+A figure is as large as its words, its title and its key need, so that no text is cut off.
+"""
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyheads.look.attention_data import Maps
-from manyheads.look.colors import head_colors
+from manyheads.look.colors import head_colors, relative_luminance
 from manyheads.look.words import readable_word
 from manyheads.plot_style import SERIES_COLORS, Dash, import_pyplot
 
@@ -13,6 +18,10 @@ FORMATS = ("svg", "pdf", "png")
 MIN_WEIGHT = 0.01  # of a line
 MAX_VALUES = 2500  # cells of a heat map with their values
 MAX_PIXELS = 12_000  # of the longer side of a PNG
+MARGIN = 0.35  # inches, both sides together
+WORD_SIZE, TITLE_SIZE, KEY_SIZE, LABEL_SIZE, FIGURE_TITLE_SIZE = 11, 11, 8, 8, 9  # points
+KEY_ENTRY = 5.6 * KEY_SIZE / 72  # inches of a line in a key, with the spaces beside it
+KEY_ANGLE = 55  # degrees, of the labels of keys
 
 
 class HeadLines(NamedTuple):
@@ -49,16 +58,23 @@ def draw_lines(
 
     `titles` are those of the panels, and `names` for each panel those of its heads, which become its key.
     """
-    figure, axes = import_pyplot().subplots(
-        len(panels), 1, figsize=(0.42 * len(words) + 0.6, 3.4 * len(panels)), squeeze=False
+    figure, axes = import_pyplot().subplots(len(panels), 1, squeeze=False)
+    texts = list(map(readable_word, words))
+    key_entries = [name for panel_names in names for name in panel_names]
+    width = max(
+        0.42 * len(words) + 0.6,
+        measure_width(figure, titles, TITLE_SIZE) + MARGIN,
+        measure_width(figure, key_entries, KEY_SIZE) + KEY_ENTRY + MARGIN,
     )
+    height = max(3.4, 2 * measure_width(figure, texts, WORD_SIZE) + 2.2)
+    figure.set_size_inches(width, height * len(panels))
     for axis, heads in zip(axes[:, 0], panels, strict=True):
         for number, head in enumerate(heads):
             add_lines(axis, head, shift=(number - (len(heads) - 1) / 2) * 0.05)
         selected = {head.row for head in heads}
-        for index, word in enumerate(map(readable_word, words)):
+        for index, word in enumerate(texts):
             color = "black" if None in selected or index in selected else "0.6"
-            upright = {"rotation": 90, "ha": "center", "fontsize": 11}
+            upright = {"rotation": 90, "ha": "center", "fontsize": WORD_SIZE}
             axis.text(index, 1.03, word, va="bottom", color=color, **upright)
             axis.text(index, -0.03, word, va="top", color="black", **upright)
         axis.set(xlim=(-0.6, len(words) - 0.4), ylim=(0, 1))
@@ -79,17 +95,18 @@ def add_title(axis: Any, title: str, key: Sequence[tuple[str, HeadLines]]) -> No
     renderer = figure.canvas.get_renderer()
     tops = (text.get_window_extent(renderer) for text in axis.texts if text.get_va() == "bottom")
     height = max(box.height for box in tops) * 72 / figure.dpi + 8  # in points
-    columns = max(1, min(len(key), int(figure.get_size_inches()[0] / 1.3)))
     if key:
+        entry = measure_width(figure, (name for name, _ in key), KEY_SIZE) + KEY_ENTRY
+        columns = max(1, min(len(key), int((figure.get_size_inches()[0] - MARGIN) / entry)))
         lines = [Line2D([], [], color=head.color, linestyle=head.dash, linewidth=1.8) for _, head in key]
         shift = ScaledTranslation(0, height / 72, figure.dpi_scale_trans)
         axis.legend(
             lines, [name for name, _ in key], loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0,
-            bbox_transform=axis.transAxes + shift, ncols=columns, fontsize=8, handlelength=2.6,
+            bbox_transform=axis.transAxes + shift, ncols=columns, fontsize=KEY_SIZE, handlelength=2.6,
         )  # fmt: skip
         height += 6 + 13 * -(-len(key) // columns)
     if title:
-        axis.set_title(title, loc="left", pad=height)
+        axis.set_title(title, loc="left", pad=height, fontsize=TITLE_SIZE)
 
 
 def add_lines(axis: Any, head: HeadLines, shift: float) -> None:
@@ -119,9 +136,9 @@ def draw_grid(maps_LHQK: Maps, title: str = "") -> Any:
     layers, heads, rows, columns = maps_LHQK.shape
     palette = head_colors(heads)
     aspect = min(max(rows / columns, 0.4), 2.5)
-    figure, axes = import_pyplot().subplots(
-        layers, heads, figsize=(heads * 1.1 + 0.3, layers * (1.1 * aspect + 0.25) + 0.3), squeeze=False
-    )
+    figure, axes = import_pyplot().subplots(layers, heads, squeeze=False)
+    width = max(heads * 1.1 + 0.3, measure_width(figure, [title], FIGURE_TITLE_SIZE) + MARGIN)
+    figure.set_size_inches(width, layers * (1.1 * aspect + 0.25) + 0.3)
     for layer in range(layers):
         for head in range(heads):
             axis = axes[layer, head]
@@ -140,11 +157,23 @@ def draw_grid(maps_LHQK: Maps, title: str = "") -> Any:
 def draw_heatmap(map_QK: Maps, names: Sequence[Sequence[str]], title: str = "") -> Any:
     """Draw one map with its weights; `names` are the labels of queries and keys."""
     rows, columns = map_QK.shape
-    figure, axis = import_pyplot().subplots(figsize=(0.5 * columns + 1.8, 0.42 * rows + 1.6))
-    axis.imshow(map_QK, cmap=make_colormap(SERIES_COLORS[0]), vmin=0, vmax=1, aspect="auto")
+    figure, axis = import_pyplot().subplots()
+    colormap = make_colormap(SERIES_COLORS[0])
+    axis.imshow(map_QK, cmap=colormap, vmin=0, vmax=1, aspect="auto")
     queries, keys = (list(map(readable_word, words)) for words in names)
-    axis.set_xticks(range(columns), keys, rotation=55, ha="left", rotation_mode="anchor")
-    axis.set_yticks(range(rows), queries)
+    key_length, angle = measure_width(figure, keys, LABEL_SIZE), math.radians(KEY_ANGLE)
+    beside = measure_width(figure, queries, LABEL_SIZE) + key_length * math.cos(angle)
+    figure.set_size_inches(
+        max(
+            0.5 * columns + max(1.8, beside + MARGIN),
+            measure_width(figure, [title], FIGURE_TITLE_SIZE) + MARGIN,
+        ),
+        0.42 * rows + max(1.6, key_length * math.sin(angle) + 1),
+    )
+    axis.set_xticks(
+        range(columns), keys, rotation=KEY_ANGLE, ha="left", rotation_mode="anchor", fontsize=LABEL_SIZE
+    )
+    axis.set_yticks(range(rows), queries, fontsize=LABEL_SIZE)
     axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     for spine in axis.spines.values():
         spine.set_visible(False)
@@ -152,7 +181,7 @@ def draw_heatmap(map_QK: Maps, names: Sequence[Sequence[str]], title: str = "") 
         for column in range(columns):
             weight = float(map_QK[row, column])
             if weight >= 0.005:
-                color = "white" if weight > 0.7 else "black"
+                color = text_color(colormap(weight))
                 value = "1" if weight >= 0.995 else f"{weight:.2f}"[1:]
                 axis.text(column, row, value, ha="center", va="center", fontsize=7, color=color)
     add_figure_title(figure, title)
@@ -163,7 +192,29 @@ def draw_heatmap(map_QK: Maps, names: Sequence[Sequence[str]], title: str = "") 
 def add_figure_title(figure: Any, title: str) -> None:
     """Write a title above the whole figure, at its left edge."""
     if title:
-        figure.suptitle(title, x=0.02, ha="left", fontsize=9)
+        figure.suptitle(title, x=0.02, ha="left", fontsize=FIGURE_TITLE_SIZE)
+
+
+def measure_width(figure: Any, texts: Iterable[str], size: float) -> float:
+    """Return the width of the widest text, in inches."""
+    renderer = figure.canvas.get_renderer()
+    widths = [0.0]
+    for text in texts:
+        artist = figure.text(0, 0, text, fontsize=size)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # of missing glyphs, which come again when it is drawn
+            widths.append(artist.get_window_extent(renderer).width / figure.dpi)
+        artist.remove()
+    return max(widths)
+
+
+def text_color(background: Sequence[float]) -> str:
+    """Return black or white: the one with more contrast to a color."""
+    red, green, blue = background[:3]
+    luminance = relative_luminance((red, green, blue))
+    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
 
 
 def make_colormap(color: str) -> Any:

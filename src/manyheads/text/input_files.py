@@ -113,13 +113,17 @@ def get_damage_errors() -> tuple[type[Exception], ...]:
     return (*errors, ZstdError)
 
 
+def describe_utf16(file: object) -> str:
+    return (
+        f"{file}: starts with the byte order mark of UTF-16, but must be UTF-8: "
+        f"iconv -f UTF-16 -t UTF-8 converts it"
+    )
+
+
 def skip_byte_order_mark(lines: io.BufferedReader, file: str) -> None:
     start = lines.peek(3)[:3]
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(
-            f"{file}: starts with the byte order mark of UTF-16, but must be UTF-8: "
-            f"iconv -f UTF-16 -t UTF-8 converts it"
-        )
+        raise DataError(describe_utf16(file))
     if start == b"\xef\xbb\xbf":
         lines.read(3)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.config import describe_unknown_name
-from manyheads.errors import ConfigError, RequestError
+from manyheads.errors import ConfigError, DataError, RequestError
 
 LANGUAGE_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 MEMBER_PATTERN = re.compile(r"[\w.+-]+(/[\w.+-]+)*")
@@ -221,7 +221,7 @@ def load_catalog(user_file: str | Path | None = None) -> Catalog:
     try:
         tables = tomllib.loads(Path(user_file).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{user_file} cannot be read: {error.strerror}") from None
+        raise DataError(f"{user_file} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{user_file} is not TOML: {error}") from None
     own = parse_catalog(tables, str(user_file))
