@@ -119,7 +119,7 @@ def test_the_page_opens_with_the_sharpest_head_of_cross_attention(
         ["1", "2"]
     ]
     labels = page.locator(".navigator [data-head]").evaluate_all("all => all.map(node => node.ariaLabel)")
-    assert labels[0] == "Layer 1, head 1: almost every word looks at the same one"
+    assert labels[0] == "Layer 1, head 1: most weight is on one and the same word"
     assert page.locator("[data-value=cross]").get_attribute("aria-pressed") == "true"
 
 

@@ -486,6 +486,28 @@ def test_the_walk_stays_at_its_place_in_another_language(open_page: OpenPage, pa
 
 
 @pytest.mark.heavy
+def test_the_walk_opens_at_the_selected_head_and_stays_where_it_is(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, SOURCE)
+    page.locator(".head[data-key^='cross']").last.click()
+    page.click("[data-panel='walk']")
+    page.wait_for_selector(".walk [data-step='cross.weights']")
+    assert "layer 2 of 2" in page.locator(".where").inner_text()
+    assert page.locator('.head-row [aria-pressed="true"]').inner_text() == "4"
+    page.locator(".back").click()
+    place = page.locator(".progress").inner_text()
+    page.click("[data-panel='attention']")
+    page.click("[data-panel='walk']")
+    assert page.locator(".progress").inner_text() == place, "no other head was selected"
+    page.click("[data-panel='attention']")
+    page.locator(".head").first.click()
+    page.click("[data-panel='walk']")
+    page.wait_for_selector(".walk [data-step='self.weights']")
+    assert "Encoder, layer 1 of 2" in page.locator(".where").inner_text()
+    assert page.locator('.head-row [aria-pressed="true"]').inner_text() == "1"
+
+
+@pytest.mark.heavy
 def test_candidates_lie_beside_the_translation_and_the_mark_of_a_cut_on_its_map(
     open_page: OpenPage, path: Path, model: Path, tmp_path: Path
 ) -> None:

@@ -131,6 +131,46 @@ def test_the_diagram_leads_through_the_model_with_the_keyboard(open_walk: OpenWa
     assert page.locator(".marker text").text_content() == page.locator(".token-row .chip").nth(3).inner_text()
 
 
+@pytest.mark.heavy
+def test_a_layer_of_the_diagram_keeps_the_block_and_the_phase(open_walk: OpenWalk) -> None:
+    page = open_walk()
+    title = page.locator(".walk-stage :is(h2, h3)")
+    page.locator('[data-block="decoder.cross"]').click()
+    page.locator(".phases button").nth(2).click()
+    weights = title.inner_text()
+    for layer in (2, 2, 1):
+        page.locator(f'[data-layer="decoder.{layer - 1}"]').click()
+        assert page.locator(".where").inner_text() == f"Decoder, layer {layer} of 2 · Multi-head cross-attention"
+        assert title.inner_text() == weights
+    page.locator('[data-layer="encoder.1"]').click()
+    assert page.locator(".where").inner_text() == "Encoder, layer 2 of 2 · Multi-head attention"
+    page.locator('[data-block="decoder.softmax"]').click()
+    page.locator('[data-layer="decoder.1"]').click()
+    assert page.locator(".where").inner_text() == "Decoder, layer 2 of 2 · Masked multi-head attention"
+
+
+@pytest.mark.heavy
+def test_rows_of_cross_attention_have_the_token_read_and_the_one_of_the_attention_page(
+    open_walk: OpenWalk, walks: dict[str, Any]
+) -> None:
+    page = open_walk()
+    page.locator('[data-block="decoder.cross"]').click()
+    page.locator(".phases button").nth(2).click()
+    panel = page.locator('[data-step="cross.weights"]')
+    panel.locator(".numbers summary").click()
+    panel.locator("tbody th").first.wait_for()
+    names = panel.locator("tbody th").all_inner_texts()
+    read = page.locator(".token-row .chip").all_inner_texts()
+    assert names == [f"{token} → {after}" for token, after in zip(read, [*read[1:], "[end]"], strict=True)]
+    panel.locator("canvas").focus()
+    page.keyboard.press("Home")
+    assert f"[{names[1]}, " in page.locator(".calculation-title").inner_text()
+    page.locator('[data-block="decoder.self"]').click()
+    page.locator('[data-step="self.query"] .numbers summary').click()
+    page.locator('[data-step="self.query"] tbody th').first.wait_for()
+    assert page.locator('[data-step="self.query"] tbody th').all_inner_texts() == read
+
+
 NAMES = [  # by configuration: the embedding, what follows a sublayer, and what the scores are said to be
     ("Embedding + position", "Add & norm", "Dividing by √d_k"),
     ("Embedding + position", "Add", "Dividing by √d_k"),

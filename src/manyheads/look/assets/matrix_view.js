@@ -4,10 +4,21 @@
 import { element } from "./dom.js";
 import { FONT, textWidth, truncateText } from "./scene.js";
 
-const MAX_ROW_NAME = 84;
+const MAX_ROW_NAME = 84; // pixels
+const MAX_PAIR_NAME = 132; // of a row with the name of two tokens
 const FONT_SIZE = 12;
 const COLUMN_ANGLE = -0.87; // radians, of the names of the columns of a map
+const PAIR_MARK = " → ";
 const MAX_VALUES = 15; // columns of a map with numbers in its cells
+
+const isPair = (name) => name.includes(PAIR_MARK);
+
+// Of a pair of tokens both are shortened, so that the second stays.
+function truncateName(name, width) {
+  if (!isPair(name) || textWidth(name, FONT_SIZE, true) <= width) return truncateText(name, FONT_SIZE, width);
+  const half = (width - textWidth(PAIR_MARK, FONT_SIZE, true)) / 2;
+  return name.split(PAIR_MARK).map((part) => truncateText(part, FONT_SIZE, half)).join(PAIR_MARK);
+}
 
 export class MatrixView {
   // rows: arrays of numbers, null where masked. columns: names, or null for vectors. `color` of weights is that of
@@ -33,7 +44,7 @@ export class MatrixView {
   layout(width, isCompact) {
     const [rows, columns] = this.size;
     const nameWidth = Math.max(...this.rowNames.map((name) => textWidth(name, FONT_SIZE, true)));
-    this.left = Math.min(MAX_ROW_NAME, nameWidth) + 8;
+    this.left = Math.min(this.rowNames.some(isPair) && !isCompact ? MAX_PAIR_NAME : MAX_ROW_NAME, nameWidth) + 8;
     const columnName = this.columns ? Math.max(...this.columns.map((name) => textWidth(name, FONT_SIZE))) : 0;
     const [rise, slant] = [Math.min(MAX_ROW_NAME, columnName) * 0.77 + 12, Math.min(MAX_ROW_NAME, columnName) * 0.64];
     this.top = this.columns ? rise : 2;
@@ -122,7 +133,7 @@ export class MatrixView {
     };
     context.textAlign = "right";
     this.rowNames.forEach((name, r) =>
-      write(truncateText(name, FONT_SIZE, this.left - 6), left - 5, top + (r + 0.5) * cellHeight, r === marks.row),
+      write(truncateName(name, this.left - 6), left - 5, top + (r + 0.5) * cellHeight, r === marks.row),
     );
     context.textAlign = "left";
     this.columns?.forEach((name, c) => {
