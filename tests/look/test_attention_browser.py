@@ -809,7 +809,7 @@ def test_the_modules_work_without_a_build_step(browser: Any, data: dict[str, Any
             }""",
             data,
         )
-        assert page.locator("[data-value=head]").inner_text() == "지도"
+        assert page.locator("[data-value=head]").inner_text() == "히트맵"
         page.locator("[data-value=head]").click()
         assert page.locator(".picture rect[data-row]").count() > 0
         assert "#" not in page.url, "the address is the server's"

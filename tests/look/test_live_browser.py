@@ -481,7 +481,7 @@ def test_the_walk_stays_at_its_place_in_another_language(open_page: OpenPage, pa
     place = page.locator(".progress").inner_text().split()[0]
     page.select_option("[name=language]", "ko")
     page.wait_for_function("() => document.querySelector('.walk .progress')?.innerText.includes('단계')")
-    assert page.locator(".progress").inner_text().split()[-1] == place
+    assert page.locator(".progress").inner_text().split()[-1] == f"{place}단계"
     assert page.locator('.block[aria-current="step"]').get_attribute("data-block") == "decoder.cross"
 
 

@@ -9,6 +9,8 @@ const MAX_PAIR_NAME = 132; // of a row with the name of two tokens
 const FONT_SIZE = 12;
 const COLUMN_ANGLE = -0.87; // radians, of the names of the columns of a map
 const PAIR_MARK = " → ";
+const MIN_CELL_WIDTH = 14; // of a map beside another
+const MAX_CELL_HEIGHT = 26; // of a map
 const MAX_VALUES = 15; // columns of a map with numbers in its cells
 
 const isPair = (name) => name.includes(PAIR_MARK);
@@ -51,9 +53,15 @@ export class MatrixView {
     const free = width - this.left - (this.columns ? Math.max(6, slant - 8) : 2);
     this.cellHeight = rows > 24 ? 9 : isCompact || rows > 14 ? 13 : 17;
     this.cellWidth = this.columns ? Math.max(7, Math.min(40, free / columns)) : Math.max(0.5, Math.min(16, free / columns));
-    if (this.columns) this.cellHeight = Math.min(this.cellWidth, 30);
+    if (this.columns) this.cellHeight = Math.min(this.cellWidth, MAX_CELL_HEIGHT);
     this.width = Math.ceil(this.left + columns * this.cellWidth + (this.columns ? Math.max(6, slant - 8) : 2));
     this.height = Math.ceil(this.top + rows * this.cellHeight + 2);
+  }
+
+  // Whether the names of the columns of a map have room.
+  isLegible(width, isCompact) {
+    this.layout(width, isCompact);
+    return !this.columns || this.cellWidth >= MIN_CELL_WIDTH;
   }
 
   draw({ width, colors, isCompact }, marks = this.marks) {

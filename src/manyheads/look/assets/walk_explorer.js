@@ -95,6 +95,7 @@ class WalkExplorer {
       tokens: element("div", { class: "token-row", role: "group", "aria-label": texts.token }),
       heads: element("div", { class: "head-row", role: "group", "aria-label": texts.head }),
       panels: element("div", { class: "panels" }),
+      legend: element("p", { class: "legend" }, ...["plus", "minus"].flatMap((sign) => [element("span", { class: `swatch ${sign}`, "aria-hidden": "true" }), element("span", {}, texts[sign])])),
       note: element("p", { class: "note" }),
       calculation: element("section", { class: "calculation", tabindex: 0, "aria-label": texts.calculation, "aria-live": "polite" }),
       back: button("back", () => this.stepBy(-1)),
@@ -124,6 +125,7 @@ class WalkExplorer {
         parts.tokens,
         parts.heads,
         parts.panels,
+        parts.legend,
         parts.note,
       ),
       parts.calculation,
@@ -220,6 +222,7 @@ class WalkExplorer {
   }
 
   selectCell(name, row, column) {
+    this.parts.tooltip.hidden = true; // with arrow keys it would be that of another cell
     this.position.cell = { name, row, column };
     const step = findStep(this.data, name);
     if (step.rows === this.side) this.position.tokens[this.side] = row;
@@ -319,6 +322,8 @@ class WalkExplorer {
     if (phase.ends) panels.push(this.createEnding(phase.ends));
     parts.panels.replaceChildren(...panels);
     parts.panels.dataset.phase = phase.name;
+    parts.legend.hidden = [...this.views.values()].every(({ color }) => color);
+    parts.tooltip.hidden = true; // of a panel that is gone
     this.drawNote();
     const main = phase.main && resolvePanel(phase.main, data);
     if (main && !phase.ends && !this.position.cell) this.position.cell = { name: main, ...this.defaultCell(main) };
@@ -403,7 +408,8 @@ class WalkExplorer {
     for (const [name, view] of this.views) {
       const step = findStep(this.data, name);
       const perRow = view.format === "vector" || total < 520 ? 1 : Math.min(3, count[view.format]);
-      const width = Math.floor((total - 14 * (perRow - 1)) / perRow) - 1; // a rounded pixel more would break the row
+      const share = Math.floor((total - 14 * (perRow - 1)) / perRow) - 1; // a rounded pixel more would break the row
+      const width = view.isLegible(share, isCompact) ? share : total - 1;
       const isChosen = cell?.name === name;
       const row = isChosen ? cell.row : step.rows === this.side ? this.row : null;
       const column = isChosen && view.columns ? cell.column : null;
@@ -466,7 +472,7 @@ class WalkExplorer {
           { type: "button", class: "candidate", "aria-pressed": String(n === this.candidate), "data-value": value(index), onclick },
           element("span", { class: "piece", lang: data.languages.target }, this.pieces[row][index]),
           element("span", { class: "track" }, bar),
-          element("span", { class: "amount" }, kind === "logits" ? formatNumber(value(index), 2) : `${(100 * value(index)).toFixed(1)}%`),
+          element("span", { class: "amount" }, kind === "logits" ? formatNumber(value(index), 2) : texts.percent((100 * value(index)).toFixed(1))),
           isTarget ? element("span", { class: "quiet" }, texts.written) : null,
         ),
       );
@@ -497,7 +503,7 @@ class WalkExplorer {
           "button",
           { type: "button", class: "written", "aria-pressed": String(n === this.row), onclick: () => this.selectToken(n) },
           element("span", { lang: data.languages.target }, step[0]),
-          element("span", { class: "quiet" }, `${(100 * probability).toFixed(0)}%${isTarget ? "" : " ≠"}`),
+          element("span", { class: "quiet" }, texts.percent((100 * probability).toFixed(0)) + (isTarget ? "" : " ≠")),
           shade,
         ),
       );
@@ -513,7 +519,7 @@ class WalkExplorer {
     const calculation = (isLogit ? calculateLogit : calculateProbability)(row, index, context);
     const code = data.code?.[isLogit ? "logits" : "probability"];
     const title = `${isLogit ? texts.logit : "p"}(${pieces[row][index]}) = `;
-    const value = isLogit ? formatNumber(calculation.result) : `${(100 * calculation.result).toFixed(2)}%`;
+    const value = isLogit ? formatNumber(calculation.result) : texts.percent((100 * calculation.result).toFixed(2));
     this.parts.calculation.replaceChildren(heading, ...createCalculation(calculation, { title, value, code, texts, colors }));
   }
 
