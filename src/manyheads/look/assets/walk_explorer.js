@@ -340,10 +340,10 @@ class WalkExplorer {
     parts.note.textContent = notes.join(" ");
   }
 
-  // The names of the rows of a step. A row of cross-attention has read one token and is about the next, which is its
-  // name in the attention view: here it has both.
-  rowNames({ part, rows }) {
-    if (part !== "cross" || rows !== "decoder_input") return this.labels[rows];
+  // The names of the rows of a step. A row of a map of cross-attention has read one token and is about the next, which
+  // is its name in the attention view: here it has both.
+  rowNames({ part, rows, columns }) {
+    if (part !== "cross" || !columns) return this.labels[rows];
     return this.labels[rows].map((token, n) => `${token} → ${this.labels.target[n]}`);
   }
 
