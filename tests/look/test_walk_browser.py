@@ -335,6 +335,23 @@ def test_a_code_line_never_breaks_inside_a_name(open_walk: OpenWalk) -> None:
 
 
 @pytest.mark.heavy
+def test_a_caption_names_a_matrix_once_and_the_ring_of_the_focus_lies_inside(open_walk: OpenWalk) -> None:
+    """Outside it would be cut off by a panel that scrolls."""
+    page = open_walk()
+    page.locator('[data-block="decoder.cross"]').click()
+    caption = page.locator('[data-step="cross.memory"] figcaption').inner_text()
+    assert re.split(r"\s+", caption.strip())[:4] == ["Encoder", "output", "m", "8"]
+    page.locator(".panel canvas").first.focus()
+    page.keyboard.press("ArrowRight")
+    style = (
+        "node => [getComputedStyle(node).outlineWidth, getComputedStyle(node).outlineOffset].map(parseFloat)"
+    )
+    width, offset = page.locator(".panel canvas:focus-visible").evaluate(style)
+    assert width > 0
+    assert offset <= -width
+
+
+@pytest.mark.heavy
 def test_maps_whose_names_have_no_room_side_by_side_are_below_each_other(open_walk: OpenWalk) -> None:
     page = open_walk(viewport={"width": 1280, "height": 800})
     page.locator('[data-block="encoder.self"]').click()

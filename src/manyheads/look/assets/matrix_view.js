@@ -13,6 +13,24 @@ const MIN_CELL_WIDTH = 14; // of a map beside another
 const MAX_CELL_HEIGHT = 26; // of a map
 const MAX_VALUES = 15; // columns of a map with numbers in its cells
 
+const readRgb = (color) => [1, 3, 5].map((n) => parseInt(color.slice(n, n + 2), 16));
+
+function luminance(rgb) {
+  const [red, green, blue] = rgb.map((value) => (value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+// The color of text with more contrast to a cell, which has a color with some opacity. Colors as #rrggbb.
+function readableColor(color, opacity, { cell, text, onStrong }) {
+  const [over, under] = [readRgb(color), readRgb(cell)];
+  const shown = luminance(over.map((value, n) => opacity * value + (1 - opacity) * under[n]));
+  const contrast = (own) => {
+    const [low, high] = [luminance(readRgb(own)), shown].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  return contrast(text) >= contrast(onStrong) ? text : onStrong;
+}
+
 const isPair = (name) => name.includes(PAIR_MARK);
 
 // Of a pair of tokens both are shortened, so that the second stays.
@@ -100,7 +118,7 @@ export class MatrixView {
         context.fillRect(x, y, Math.max(cellWidth - gap, 0.6), cellHeight - 1);
         if (!withValues) return;
         context.globalAlpha = 1;
-        context.fillStyle = strength > 0.6 ? colors.onStrong : colors.text;
+        context.fillStyle = readableColor(context.fillStyle, this.color ? strength : Math.sqrt(strength), colors);
         const digits = Math.abs(value) < 9.95 ? 1 : 0; // what fits into a cell
         const text = this.color ? value.toFixed(2).replace(/^0/, "") : value.toFixed(digits).replace("-", "−");
         if (!this.color || value >= 0.005) context.fillText(text, x + cellWidth / 2 - 0.5, y + cellHeight / 2);
