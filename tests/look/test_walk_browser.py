@@ -352,7 +352,7 @@ def test_a_caption_names_a_matrix_once_and_the_ring_of_the_focus_lies_inside(ope
 
 
 @pytest.mark.heavy
-def test_maps_whose_names_have_no_room_side_by_side_are_below_each_other(open_walk: OpenWalk) -> None:
+def test_maps_with_short_names_are_side_by_side(open_walk: OpenWalk) -> None:
     page = open_walk(viewport={"width": 1280, "height": 800})
     page.locator('[data-block="encoder.self"]').click()
     page.locator(".phases button").nth(2).click()
