@@ -294,7 +294,7 @@ def test_the_texts_of_the_diagram_can_be_read_and_fit_their_blocks(
 
 @pytest.mark.heavy
 def test_the_tooltip_goes_away_when_the_keyboard_chooses(open_walk: OpenWalk) -> None:
-    page = open_walk()
+    page = open_walk(viewport={"width": 1280, "height": 900})
     page.locator('[data-block="encoder.self"]').click()
     page.locator(".phases button").nth(1).click()
     canvas = page.locator('[data-step="self.scores"] canvas')
