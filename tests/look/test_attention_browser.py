@@ -1,5 +1,6 @@
 """The attention page in a browser: it shows the weights of the model, and every control works."""
 
+import itertools
 import json
 import math
 import re
@@ -119,7 +120,7 @@ def test_the_page_opens_with_the_sharpest_head_of_cross_attention(
         ["1", "2"]
     ]
     labels = page.locator(".navigator [data-head]").evaluate_all("all => all.map(node => node.ariaLabel)")
-    assert labels[0] == "Layer 1, head 1: almost every word looks at the same one"
+    assert labels[0] == "Layer 1, head 1: most weight is on one and the same word"
     assert page.locator("[data-value=cross]").get_attribute("aria-pressed") == "true"
 
 
@@ -283,6 +284,21 @@ def test_arrow_keys_follow_the_columns_of_a_heat_map(open_page: OpenPage, path: 
         page.keyboard.press(key)
         at = page.evaluate("(({ side, index }) => [side, index].map(Number))(document.activeElement.dataset)")
         assert at == [side, index], key
+
+
+@pytest.mark.heavy
+def test_names_beside_the_maps_of_all_heads_do_not_overlap(open_page: OpenPage, tmp_path: Path) -> None:
+    data = random_attention_data(layers=2, heads=4, length=15)
+    page = open_page(
+        write_page(data, tmp_path / "page.html"), "view=grid", viewport={"width": 1280, "height": 900}
+    )
+    page.locator(".card svg").nth(7).wait_for()
+    for card in page.locator(".card svg").all()[:2]:
+        boxes = card.locator("text:not([transform])").evaluate_all(
+            "all => all.map(node => node.getBoundingClientRect()).map(({ top, bottom }) => [top, bottom])"
+        )
+        assert len(boxes) == 15
+        assert all(below[0] >= above[1] - 0.5 for above, below in itertools.pairwise(boxes))
 
 
 @pytest.mark.heavy
@@ -452,6 +468,8 @@ def test_the_slider_of_training_and_the_views_have_room_on_a_phone(
     path = write_page(compare_checkpoints(run, "I go home.", device="cpu"), tmp_path / "page.html")
     page = open_page(path, viewport={"width": 360, "height": 740}, locale=locale)
     assert page.locator("[name=snapshot]").bounding_box()["width"] > 150
+    controls, title = page.locator(".player").bounding_box(), page.locator(".look-main h2").bounding_box()
+    assert title["y"] - controls["y"] - controls["height"] >= 12, "the heading has room above it"
     for group in page.locator(".controls .segments").all():
         assert len({button.bounding_box()["y"] for button in group.locator("button").all()}) == 1, "one row"
 
@@ -477,13 +495,35 @@ def test_play_goes_through_the_checkpoints_until_the_reader_takes_over(
     assert page.evaluate("window.seen") == ["step 10", "step 20", "step 30"]
     assert play.inner_text() == "Play", "it stops at the end"
     play.evaluate("button => (button.click(), button.click())")
-    page.wait_for_timeout(1200)
+    page.wait_for_timeout(2200)
     assert step.inner_text() == "step 10", "paused"
     play.click()
     page.locator("[name=snapshot]").fill("1")
     assert play.inner_text() == "Play"
-    page.wait_for_timeout(1200)
+    page.wait_for_timeout(2200)
     assert step.inner_text() == "step 20", "the reader moved the slider"
+    page.locator("[name=snapshot]").fill("0")
+    play.click()
+    page.wait_for_timeout(1400)
+    assert step.inner_text() == "step 10", "long enough to be read"
+    play.click()
+
+
+@pytest.mark.heavy
+def test_a_step_without_a_translation_says_so_and_the_rows_are_explained(
+    open_page: OpenPage, run: Path, tmp_path: Path
+) -> None:
+    data = compare_checkpoints(run, "I go home.", device="cpu")
+    data["snapshots"][0]["translation"] = ""
+    page = open_page(write_page(data, tmp_path / "page.html"))
+    shown, about = page.locator(".snapshot-translation span + span"), page.locator(".about")
+    assert "newest model" in about.inner_text()
+    page.locator("[name=snapshot]").fill("0")
+    assert shown.inner_text() == "(nothing yet)"
+    page.locator("[name=snapshot]").fill("1")
+    assert shown.inner_text() == (data["snapshots"][1]["translation"] or "(nothing yet)")
+    page.locator("[data-value=encoder]").click()
+    assert "newest" not in about.inner_text(), "the source is the same at every step"
 
 
 @pytest.mark.heavy
@@ -809,7 +849,7 @@ def test_the_modules_work_without_a_build_step(browser: Any, data: dict[str, Any
             }""",
             data,
         )
-        assert page.locator("[data-value=head]").inner_text() == "지도"
+        assert page.locator("[data-value=head]").inner_text() == "히트맵"
         page.locator("[data-value=head]").click()
         assert page.locator(".picture rect[data-row]").count() > 0
         assert "#" not in page.url, "the address is the server's"

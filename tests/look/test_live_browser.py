@@ -486,8 +486,30 @@ def test_the_walk_stays_at_its_place_in_another_language(open_page: OpenPage, pa
     place = page.locator(".progress").inner_text().split()[0]
     page.select_option("[name=language]", "ko")
     page.wait_for_function("() => document.querySelector('.walk .progress')?.innerText.includes('단계')")
-    assert page.locator(".progress").inner_text().split()[-1] == place
+    assert page.locator(".progress").inner_text().split()[-1] == f"{place}단계"
     assert page.locator('.block[aria-current="step"]').get_attribute("data-block") == "decoder.cross"
+
+
+@pytest.mark.heavy
+def test_the_walk_opens_at_the_selected_head_and_stays_where_it_is(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, SOURCE)
+    page.locator(".head[data-key^='cross']").last.click()
+    page.click("[data-panel='walk']")
+    page.wait_for_selector(".walk [data-step='cross.weights']")
+    assert "layer 2 of 2" in page.locator(".where").inner_text()
+    assert page.locator('.head-row [aria-pressed="true"]').inner_text() == "4"
+    page.locator(".back").click()
+    place = page.locator(".progress").inner_text()
+    page.click("[data-panel='attention']")
+    page.click("[data-panel='walk']")
+    assert page.locator(".progress").inner_text() == place, "no other head was selected"
+    page.click("[data-panel='attention']")
+    page.locator(".head").first.click()
+    page.click("[data-panel='walk']")
+    page.wait_for_selector(".walk [data-step='self.weights']")
+    assert "Encoder, layer 1 of 2" in page.locator(".where").inner_text()
+    assert page.locator('.head-row [aria-pressed="true"]').inner_text() == "1"
 
 
 @pytest.mark.heavy

@@ -1,39 +1,44 @@
 // Figure 1 of the paper as navigation: every block can be chosen, and a token moves from block to block.
 
 import { svgElement } from "./dom.js";
-import { FONT, truncateText } from "./scene.js";
+import { FONT, textWidth, truncateText } from "./scene.js";
 
-const SIZE = { width: 360, height: 468 };
-const COLUMNS = { encoder: 34, decoder: 214 }; // left edges of the blocks
-const BLOCK_WIDTH = 118;
+const SIZE = { width: 392, height: 600 };
+const COLUMNS = { encoder: 42, decoder: 226 }; // left edges of the blocks
+const BLOCK_WIDTH = 124;
+const LINE_HEIGHT = 15;
 const MAX_LAYER_BUTTONS = 8;
+const LAYER_WIDTH = 32; // of the area of a layer button that can be touched
+const MARKER_SIZE = 13; // of its letters, as in walk.css
 const MOVE_MILLISECONDS = 480;
 
 // Block: [top, height, color]. Both columns share the baseline of their stacks.
 const LAYOUT = {
   encoder: {
-    encoder_norm: [146, 18, "norm"],
-    feed_forward_add: [186, 20, "norm"],
-    feed_forward: [212, 30, "feed-forward"],
-    self_add: [262, 20, "norm"],
-    self: [288, 34, "attention"],
-    embedding: [398, 32, "embedding"],
+    encoder_norm: [196, 24, "norm"],
+    feed_forward_add: [244, 26, "norm"],
+    feed_forward: [277, 34, "feed-forward"],
+    self_add: [333, 26, "norm"],
+    self: [366, 52, "attention"],
+    embedding: [512, 40, "embedding"],
   },
   decoder: {
-    softmax: [26, 22, "softmax"],
-    linear: [60, 22, "linear"],
-    decoder_norm: [90, 16, "norm"],
-    feed_forward_add: [118, 20, "norm"],
-    feed_forward: [144, 30, "feed-forward"],
-    cross_add: [190, 20, "norm"],
-    cross: [216, 34, "attention"],
-    self_add: [262, 20, "norm"],
-    self: [288, 34, "attention"],
-    embedding: [398, 32, "embedding"],
+    softmax: [32, 26, "softmax"],
+    linear: [70, 26, "linear"],
+    decoder_norm: [108, 24, "norm"],
+    feed_forward_add: [154, 26, "norm"],
+    feed_forward: [187, 34, "feed-forward"],
+    cross_add: [243, 26, "norm"],
+    cross: [276, 40, "attention"],
+    self_add: [333, 26, "norm"],
+    self: [366, 52, "attention"],
+    embedding: [512, 40, "embedding"],
   },
 };
-const STACK_BOXES = { encoder: [174, 344], decoder: [110, 344] };
-const PLUS_Y = 374;
+const STACK_BOXES = { encoder: [231, 440], decoder: [141, 440] };
+const PLUS_Y = 479;
+const MEMORY_Y = 210; // of the line out of the encoder
+const INPUT_Y = 572; // of the lines into both stacks
 
 export class ArchitectureDiagram {
   // `stations` as walk_stations.js lists them; onSelect(stack, layer, block).
@@ -83,7 +88,7 @@ export class ArchitectureDiagram {
     const x = COLUMNS[stack];
     const lines = this.texts.blocks[this.findStation(stack, block).label];
     const name = `${this.texts[stack]}: ${lines.join(" ")}`;
-    const middle = y + height / 2 - (lines.length - 1) * 6.5;
+    const middle = y + height / 2 - ((lines.length - 1) * LINE_HEIGHT) / 2;
     const node = svgElement(
       "g",
       {
@@ -98,7 +103,7 @@ export class ArchitectureDiagram {
       ...lines.map((line, n) =>
         svgElement(
           "text",
-          { x: x + BLOCK_WIDTH / 2, y: middle + 13 * n, "text-anchor": "middle", "dominant-baseline": "central" },
+          { x: x + BLOCK_WIDTH / 2, y: middle + LINE_HEIGHT * n, "text-anchor": "middle", "dominant-baseline": "central" },
           line,
         ),
       ),
@@ -111,12 +116,12 @@ export class ArchitectureDiagram {
   createLayerButtons(stack) {
     const count = this.stacks[stack];
     const [top, bottom] = STACK_BOXES[stack];
-    const x = stack === "encoder" ? 11 : SIZE.width - 11;
+    const x = stack === "encoder" ? 16 : SIZE.width - 16;
     if (count > MAX_LAYER_BUTTONS) {
       this[`${stack}Label`] = svgElement("text", { x, y: (top + bottom) / 2, class: "caption", "text-anchor": "middle" });
       return [this[`${stack}Label`]];
     }
-    const step = Math.min(26, (bottom - top) / count);
+    const step = Math.min(36, (bottom - top) / count);
     const start = (top + bottom) / 2 + (step * (count - 1)) / 2;
     return Array.from({ length: count }, (_, layer) => {
       const y = start - layer * step;
@@ -130,7 +135,8 @@ export class ArchitectureDiagram {
           "data-layer": `${stack}.${layer}`,
           onclick: () => this.onSelect(stack, layer, null),
         },
-        svgElement("circle", { cx: x, cy: y, r: Math.min(10, step / 2 - 1) }),
+        svgElement("rect", { class: "touch-area", x: x - LAYER_WIDTH / 2, y: y - step / 2, width: LAYER_WIDTH, height: step }),
+        svgElement("circle", { cx: x, cy: y, r: Math.min(13, step / 2 - 1) }),
         svgElement("text", { x, y, "text-anchor": "middle", "dominant-baseline": "central" }, String(layer + 1)),
       );
       this.layerButtons.push(button);
@@ -144,8 +150,8 @@ export class ArchitectureDiagram {
     const center = (stack) => COLUMNS[stack] + BLOCK_WIDTH / 2;
     const wires = [];
     for (const stack of Object.keys(LAYOUT)) {
-      const top = stack === "encoder" ? 160 : 16;
-      wires.push(wire(`M${center(stack)} 444V${top}`));
+      const top = stack === "encoder" ? MEMORY_Y : 20;
+      wires.push(wire(`M${center(stack)} ${INPUT_Y}V${top}`));
       for (const part of ["self", "cross", "feed_forward"]) {
         const sublayer = LAYOUT[stack][part];
         if (!sublayer || !this.hasResidual(stack, part)) continue;
@@ -160,7 +166,7 @@ export class ArchitectureDiagram {
     const cross = LAYOUT.decoder.cross;
     const memoryX = COLUMNS.encoder + BLOCK_WIDTH + 31;
     const y = cross[0] + cross[1] / 2;
-    wires.push(wire(`M${center("encoder")} 160H${memoryX}V${y}H${COLUMNS.decoder}`, "wire memory"));
+    wires.push(wire(`M${center("encoder")} ${MEMORY_Y}H${memoryX}V${y}H${COLUMNS.decoder}`, "wire memory"));
     return wires;
   }
 
@@ -181,15 +187,15 @@ export class ArchitectureDiagram {
     };
     return [
       ...["encoder", "decoder"].filter((stack) => this.findStation(stack, "embedding").label === "embedding").flatMap(plus),
-      text(COLUMNS.encoder + BLOCK_WIDTH / 2, 456, texts.inputs),
-      text(COLUMNS.decoder + BLOCK_WIDTH / 2, 456, texts.outputs),
-      text(COLUMNS.decoder + BLOCK_WIDTH / 2, 10, texts.probabilitiesCaption),
+      text(COLUMNS.encoder + BLOCK_WIDTH / 2, INPUT_Y + 16, texts.inputs),
+      text(COLUMNS.decoder + BLOCK_WIDTH / 2, INPUT_Y + 16, texts.outputs),
+      text(COLUMNS.decoder + BLOCK_WIDTH / 2, 13, texts.probabilitiesCaption),
     ];
   }
 
   createMarker() {
     this.markerText = svgElement("text", { "text-anchor": "middle", "dominant-baseline": "central" });
-    this.markerBox = svgElement("rect", { height: 18, rx: 9, y: -9 });
+    this.markerBox = svgElement("rect", { height: 20, rx: 10, y: -10 });
     return svgElement("g", { class: "marker", "aria-hidden": "true" }, this.markerBox, this.markerText);
   }
 
@@ -215,8 +221,8 @@ export class ArchitectureDiagram {
   moveMarker(stack, block, token, animate) {
     const [y, height] = LAYOUT[stack][block];
     const target = [COLUMNS[stack] + BLOCK_WIDTH + (stack === "encoder" ? 26 : -BLOCK_WIDTH - 26), y + height / 2];
-    this.markerText.textContent = truncateText(token, 11, 74);
-    const width = Math.max(22, [...this.markerText.textContent].length * 8 + 12);
+    this.markerText.textContent = truncateText(token, MARKER_SIZE, 74);
+    const width = Math.max(24, textWidth(this.markerText.textContent, MARKER_SIZE, true) + 14);
     this.markerBox.setAttribute("width", width);
     this.markerBox.setAttribute("x", -width / 2);
     const place = ([x, at]) => this.marker.setAttribute("transform", `translate(${x} ${at})`);

@@ -251,7 +251,8 @@ class AttentionExplorer {
     const { state, texts, parts, root, data } = this;
     const hasPicture = state.view === "lines" || state.view === "head";
     updateControls(root, { state, data, texts, language: this.language });
-    parts.about.textContent = texts[`about_${state.attention}`];
+    const aboutNewest = data.snapshots.length > 1 && state.attention !== "encoder" ? ` ${texts.aboutNewest}` : "";
+    parts.about.textContent = texts[`about_${state.attention}`] + aboutNewest;
     this.navigator.update(state);
     for (const part of [parts.pictures, parts.reading, parts.weights]) part.hidden = !hasPicture;
     parts.overview.hidden = hasPicture;

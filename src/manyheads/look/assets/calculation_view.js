@@ -87,9 +87,9 @@ function createSoftmaxTable({ softmax, chosen }, texts) {
   );
 }
 
-// A long line is broken after a dot, a comma or a bracket rather than inside a name.
+// A long line is broken before a dot, or after a space or a bracket, not inside a name.
 function createCodeLine({ file, line, text }, texts) {
-  const parts = text.split(/(?<=[.,([])/).flatMap((part, n) => (n ? [element("wbr"), part] : [part]));
+  const parts = text.split(/(?<=[([ ])|(?=\.)/).map((part) => element("span", { class: "code-part" }, part));
   return element(
     "div",
     { class: "code-line" },

@@ -3,7 +3,7 @@
 import { element } from "./dom.js";
 import { readableToken, readableTokens } from "./token_text.js";
 
-const SNAPSHOT_MILLISECONDS = 900;
+const SNAPSHOT_MILLISECONDS = 1800; // enough to read the translation of a step
 
 function createSlider(name, text, max, set) {
   return element(
@@ -64,7 +64,7 @@ export function updateSliders(root, state, data, texts) {
   const slider = root.querySelector("[name=snapshot]");
   if (slider) {
     setValue(slider, state.snapshot, step === null ? name : texts.snapshotStep(step));
-    root.querySelector(".snapshot-translation span + span").textContent = translation;
+    root.querySelector(".snapshot-translation span + span").textContent = translation || texts.noTranslation;
   }
 }
 
@@ -95,6 +95,6 @@ function createCandidate(piece, probability, isChosen, texts, data) {
     { class: isChosen ? "chosen" : null, "data-probability": probability },
     element("span", { class: "piece", lang: data.languages.target }, readableToken(piece, texts)),
     element("span", { class: "track" }, bar),
-    element("span", {}, `${(100 * probability).toFixed(2)}%` + (isChosen ? ` · ${texts.chosen}` : "")),
+    element("span", {}, texts.percent((100 * probability).toFixed(2)) + (isChosen ? ` · ${texts.chosen}` : "")),
   );
 }

@@ -20,7 +20,6 @@ export function formula({ name, part }, data) {
     embedding: `x = E[id] · √d_model,  √d_model = ${squareRoot(d_model)}`,
     position: positions === "learned" ? "PE[pos], learned" : SINUSOIDS,
     sum: "x = E[id] · √d_model + PE(pos)",
-    input: "x",
     norm: `${norm}(x) = γ (x − μ) / √(σ² + ε) + β`,
     query: projection("Q", "x"),
     key: projection("K", memory),
@@ -33,7 +32,6 @@ export function formula({ name, part }, data) {
     add: "x + Sublayer(x)",
     hidden: inner,
     output: `FFN(x) = ${inner} W_2 + b_2`,
-    memory: "m",
     logits: "logits = x Wᵀ",
   }[name];
 }

@@ -21,6 +21,7 @@ export function createThumbnail(map, color) {
 
 const MAX_LABELED = 16; // tokens of a side that have their names on small maps
 const LABEL_WIDTH = 46; // pixels
+const LABEL_HEIGHT = 12.5; // of a row with a name: rows are higher than wide where they must be
 
 // The names of the queries on the left and of the keys below, of a map that is drawn with `size` pixels.
 function createMapLabels(names, map, width, height) {
@@ -40,8 +41,7 @@ function labelCard(card, names, map) {
   const box = card.querySelector(".map");
   const width = box.clientWidth - LABEL_WIDTH;
   if (map.rows > MAX_LABELED || map.columns > MAX_LABELED || width / map.columns < 9) return;
-  const height = (width * map.rows) / map.columns;
-  if (height / map.rows < 9) return;
+  const height = Math.max((width * map.rows) / map.columns, LABEL_HEIGHT * map.rows);
   card.classList.add("is-labeled");
   box.style.aspectRatio = "auto";
   box.style.height = `${height + LABEL_WIDTH}px`;

@@ -4,15 +4,46 @@
 import { element } from "./dom.js";
 import { FONT, textWidth, truncateText } from "./scene.js";
 
-const MAX_ROW_NAME = 84;
+const MAX_ROW_NAME = 84; // pixels
+const MAX_PAIR_NAME = 132; // of a row with the name of two tokens
 const FONT_SIZE = 12;
 const COLUMN_ANGLE = -0.87; // radians, of the names of the columns of a map
+const PAIR_MARK = " → ";
+const MIN_CELL_WIDTH = 14; // of a map beside another
+const MAX_CELL_HEIGHT = 26; // of a map
 const MAX_VALUES = 15; // columns of a map with numbers in its cells
 
 // At most four characters, which fit into a cell. Weights near zero are left out.
 export function formatCell(value, isWeight) {
   if (isWeight) return value >= 0.005 ? value.toFixed(2).replace(/^0/, "") : "";
   return value.toFixed(Math.abs(value) < 9.95 ? 1 : 0).replace("-", "−");
+}
+
+const readRgb = (color) => [1, 3, 5].map((n) => parseInt(color.slice(n, n + 2), 16));
+
+function luminance(rgb) {
+  const [red, green, blue] = rgb.map((value) => (value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+// The color of text with more contrast to a cell, which has a color with some opacity. Colors as #rrggbb.
+function readableColor(color, opacity, { cell, text, onStrong }) {
+  const [over, under] = [readRgb(color), readRgb(cell)];
+  const shown = luminance(over.map((value, n) => opacity * value + (1 - opacity) * under[n]));
+  const contrast = (own) => {
+    const [low, high] = [luminance(readRgb(own)), shown].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  return contrast(text) >= contrast(onStrong) ? text : onStrong;
+}
+
+const isPair = (name) => name.includes(PAIR_MARK);
+
+// Of a pair of tokens both are shortened, so that the second stays.
+function truncateName(name, width) {
+  if (!isPair(name) || textWidth(name, FONT_SIZE, true) <= width) return truncateText(name, FONT_SIZE, width);
+  const half = (width - textWidth(PAIR_MARK, FONT_SIZE, true)) / 2;
+  return name.split(PAIR_MARK).map((part) => truncateText(part, FONT_SIZE, half)).join(PAIR_MARK);
 }
 
 export class MatrixView {
@@ -39,16 +70,22 @@ export class MatrixView {
   layout(width, isCompact) {
     const [rows, columns] = this.size;
     const nameWidth = Math.max(...this.rowNames.map((name) => textWidth(name, FONT_SIZE, true)));
-    this.left = Math.min(MAX_ROW_NAME, nameWidth) + 8;
+    this.left = Math.min(this.rowNames.some(isPair) && !isCompact ? MAX_PAIR_NAME : MAX_ROW_NAME, nameWidth) + 8;
     const columnName = this.columns ? Math.max(...this.columns.map((name) => textWidth(name, FONT_SIZE))) : 0;
     const [rise, slant] = [Math.min(MAX_ROW_NAME, columnName) * 0.77 + 12, Math.min(MAX_ROW_NAME, columnName) * 0.64];
     this.top = this.columns ? rise : 2;
     const free = width - this.left - (this.columns ? Math.max(6, slant - 8) : 2);
     this.cellHeight = rows > 24 ? 9 : isCompact || rows > 14 ? 13 : 17;
     this.cellWidth = this.columns ? Math.max(7, Math.min(40, free / columns)) : Math.max(0.5, Math.min(16, free / columns));
-    if (this.columns) this.cellHeight = Math.min(this.cellWidth, 30);
+    if (this.columns) this.cellHeight = Math.min(this.cellWidth, MAX_CELL_HEIGHT);
     this.width = Math.ceil(this.left + columns * this.cellWidth + (this.columns ? Math.max(6, slant - 8) : 2));
     this.height = Math.ceil(this.top + rows * this.cellHeight + 2);
+  }
+
+  // Whether the names of the columns of a map have room.
+  isLegible(width, isCompact) {
+    this.layout(width, isCompact);
+    return !this.columns || this.cellWidth >= MIN_CELL_WIDTH;
   }
 
   draw({ width, colors, isCompact }, marks = this.marks) {
@@ -87,7 +124,7 @@ export class MatrixView {
         context.fillRect(x, y, Math.max(cellWidth - gap, 0.6), cellHeight - 1);
         if (!withValues) return;
         context.globalAlpha = 1;
-        context.fillStyle = strength > 0.6 ? colors.onStrong : colors.text;
+        context.fillStyle = readableColor(context.fillStyle, this.color ? strength : Math.sqrt(strength), colors);
         context.fillText(formatCell(value, Boolean(this.color)), x + cellWidth / 2 - 0.5, y + cellHeight / 2);
       });
     });
@@ -126,7 +163,7 @@ export class MatrixView {
     };
     context.textAlign = "right";
     this.rowNames.forEach((name, r) =>
-      write(truncateText(name, FONT_SIZE, this.left - 6), left - 5, top + (r + 0.5) * cellHeight, r === marks.row),
+      write(truncateName(name, this.left - 6), left - 5, top + (r + 0.5) * cellHeight, r === marks.row),
     );
     context.textAlign = "left";
     this.columns?.forEach((name, c) => {

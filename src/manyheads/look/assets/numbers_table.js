@@ -4,14 +4,14 @@ import { element } from "./dom.js";
 
 const FIRST_NUMBERS = 8; // of each vector; a map is shown whole
 
-export function createNumbers(step, rows, { labels, data, texts }) {
+export function createNumbers(step, rows, { rowNames, labels, data, texts }) {
   let showsAll = Boolean(step.columns);
   const body = element("div", {});
   const details = element("details", { class: "numbers", ontoggle: () => details.open && fill() }, element("summary", {}, texts.numbers), body);
   const fill = () => {
     const size = rows[0].length;
     const count = showsAll ? size : Math.min(size, FIRST_NUMBERS);
-    const scroll = element("div", { class: "scroll-x", tabindex: 0, role: "region", "aria-label": texts.numbers }, createNumbersTable(step, rows, count, { labels, data, texts }));
+    const scroll = element("div", { class: "scroll-x", tabindex: 0, role: "region", "aria-label": texts.numbers }, createNumbersTable(step, rows, count, { rowNames, labels, data, texts }));
     const toggle = () => {
       showsAll = !showsAll;
       fill();
@@ -23,7 +23,7 @@ export function createNumbers(step, rows, { labels, data, texts }) {
   return details;
 }
 
-function createNumbersTable(step, rows, count, { labels, data, texts }) {
+function createNumbersTable(step, rows, count, { rowNames, labels, data, texts }) {
   const language = (side) => (side === "source" ? data.languages.source : data.languages.target);
   const columns = step.columns ? labels[step.columns] : Array.from({ length: count }, (_, n) => String(n + 1));
   const header = columns.map((name) => element("th", { scope: "col", lang: step.columns ? language(step.columns) : null }, name));
@@ -32,7 +32,7 @@ function createNumbersTable(step, rows, count, { labels, data, texts }) {
       ? element("td", { class: "is-masked" }, element("span", { role: "img", "aria-label": texts.masked }, "−∞"))
       : element("td", { "data-value": value, title: String(value) }, value.toFixed(3));
   const body = rows.map((row, n) =>
-    element("tr", {}, element("th", { scope: "row", lang: language(step.rows) }, labels[step.rows][n]), ...row.slice(0, count).map(cell)),
+    element("tr", {}, element("th", { scope: "row", lang: language(step.rows) }, rowNames[n]), ...row.slice(0, count).map(cell)),
   );
   return element(
     "table",

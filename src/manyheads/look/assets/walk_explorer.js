@@ -12,23 +12,24 @@ import { formula } from "./formulas.js";
 import { MatrixView } from "./matrix_view.js";
 import { createNumbers } from "./numbers_table.js";
 import { readableToken, readableTokens } from "./token_text.js";
-import { findStep, hasHeads, listStations, resolvePanel, stepRows } from "./walk_stations.js";
+import { findStep, findWeights, hasHeads, isInLayer, listStations, resolvePanel, stepRows } from "./walk_stations.js";
 import { WALK_TEXTS } from "./walk_texts.js";
 
 const PLAY_MILLISECONDS = 2600;
 const walks = new WeakMap(); // the walk of each element
 
-// Replaces what the element showed before. Resolves when the first layer is drawn.
-export function showWalk(root, source, { language = "en" } = {}) {
+// Replaces what the element showed before. Resolves when the first layer is drawn. It opens where the one before was,
+// or with `head` ({attention, layer, head}) at the weights of a head.
+export function showWalk(root, source, { language = "en", head = null } = {}) {
   walks.get(root)?.close();
-  const walk = new WalkExplorer(root, source, language, walks.get(root)?.position);
+  const walk = new WalkExplorer(root, source, language, walks.get(root)?.position, head);
   walks.set(root, walk);
   return walk.start();
 }
 
 class WalkExplorer {
-  constructor(root, source, language, position) {
-    Object.assign(this, { root, source, language, texts: WALK_TEXTS[language] });
+  constructor(root, source, language, position, openedHead) {
+    Object.assign(this, { root, source, language, openedHead, texts: WALK_TEXTS[language] });
     this.position = { index: 0, phase: 0, head: 0, tokens: {}, ...position, cell: null };
     this.closed = new AbortController();
   }
@@ -37,6 +38,7 @@ class WalkExplorer {
     this.data = await this.source.load("encoder", 0);
     if (this.closed.signal.aborted) return;
     this.stations = listStations(this.data);
+    if (this.openedHead) Object.assign(this.position, findWeights(this.stations, this.openedHead));
     if (this.position.index >= this.stations.length) this.position.index = this.position.phase = 0;
     this.position.head = Math.min(this.position.head, this.data.heads - 1);
     this.build();
@@ -83,7 +85,7 @@ class WalkExplorer {
       stations: this.stations,
       stacks: this.data.stacks,
       texts,
-      onSelect: (stack, layer, block) => this.selectBlock(stack, layer, block),
+      onSelect: (stack, layer, block) => (block ? this.selectBlock(stack, layer, block) : this.selectLayer(stack, layer)),
     });
     const parts = (this.parts = {
       where: element("p", { class: "where" }),
@@ -93,6 +95,7 @@ class WalkExplorer {
       tokens: element("div", { class: "token-row", role: "group", "aria-label": texts.token }),
       heads: element("div", { class: "head-row", role: "group", "aria-label": texts.head }),
       panels: element("div", { class: "panels" }),
+      legend: element("p", { class: "legend" }, ...["plus", "minus"].flatMap((sign) => [element("span", { class: `swatch ${sign}`, "aria-hidden": "true" }), element("span", {}, texts[sign])])),
       note: element("p", { class: "note" }),
       calculation: element("section", { class: "calculation", tabindex: 0, "aria-label": texts.calculation, "aria-live": "polite" }),
       back: button("back", () => this.stepBy(-1)),
@@ -122,6 +125,7 @@ class WalkExplorer {
         parts.tokens,
         parts.heads,
         parts.panels,
+        parts.legend,
         parts.note,
       ),
       parts.calculation,
@@ -138,11 +142,23 @@ class WalkExplorer {
 
   selectBlock(stack, layer, block) {
     this.pause();
-    const matches = (station) => station.stack === stack && station.layer === layer && (block ? station.block === block : station.block === "self");
+    const matches = (station) => station.stack === stack && station.layer === layer && station.block === block;
     const anywhere = (station) => station.stack === stack && station.block === block;
     const index = [matches, anywhere].map((test) => this.stations.findIndex(test)).find((found) => found >= 0);
     this.toggleDiagram(false);
     if (index !== undefined) this.goAndShow(index, 0);
+  }
+
+  // Another layer, at the same block and phase where the stack has them.
+  selectLayer(stack, layer) {
+    this.pause();
+    const { block, phases } = this.station;
+    const find = (name) => this.stations.findIndex((own) => isInLayer(own) && own.stack === stack && own.layer === layer && own.block === name);
+    const same = isInLayer(this.station) ? find(block) : -1;
+    this.toggleDiagram(false);
+    if (same < 0) return this.goAndShow(find("self"), 0);
+    const phase = this.stations[same].phases.length === phases.length ? this.position.phase : 0;
+    return this.goAndShow(same, phase);
   }
 
   stepBy(direction, isPlaying = false) {
@@ -206,6 +222,7 @@ class WalkExplorer {
   }
 
   selectCell(name, row, column) {
+    this.parts.tooltip.hidden = true; // with arrow keys it would be that of another cell
     this.position.cell = { name, row, column };
     const step = findStep(this.data, name);
     if (step.rows === this.side) this.position.tokens[this.side] = row;
@@ -238,9 +255,8 @@ class WalkExplorer {
     const { texts, station, phase, parts, data } = this;
     const stackName = texts[station.stack];
     const blockName = texts.blocks[station.label].join(" ");
-    const isInLayer = !["embedding", "linear", "softmax", "encoder_norm", "decoder_norm"].includes(station.block);
     const [title, about] = texts.phases[phase.name];
-    parts.where.textContent = `${isInLayer ? texts.layerOf(stackName, station.layer + 1, data.stacks[station.stack]) : stackName} · ${blockName}`;
+    parts.where.textContent = `${isInLayer(station) ? texts.layerOf(stackName, station.layer + 1, data.stacks[station.stack]) : stackName} · ${blockName}`;
     parts.title.textContent = title;
     parts.about.textContent = about;
     this.drawPhases();
@@ -306,6 +322,8 @@ class WalkExplorer {
     if (phase.ends) panels.push(this.createEnding(phase.ends));
     parts.panels.replaceChildren(...panels);
     parts.panels.dataset.phase = phase.name;
+    parts.legend.hidden = [...this.views.values()].every(({ color }) => color);
+    parts.tooltip.hidden = true; // of a panel that is gone
     this.drawNote();
     const main = phase.main && resolvePanel(phase.main, data);
     if (main && !phase.ends && !this.position.cell) this.position.cell = { name: main, ...this.defaultCell(main) };
@@ -320,6 +338,13 @@ class WalkExplorer {
     if (this.side === "decoder_input" && !phase.ends)
       notes.push(texts.decoderNote(this.labels.decoder_input[this.row], this.labels.target[this.row]));
     parts.note.textContent = notes.join(" ");
+  }
+
+  // The names of the rows of a step. A row of a map of cross-attention has read one token and is about the next, which
+  // is its name in the attention view: here it has both.
+  rowNames({ part, rows, columns }) {
+    if (part !== "cross" || !columns) return this.labels[rows];
+    return this.labels[rows].map((token, n) => `${token} → ${this.labels.target[n]}`);
   }
 
   // The strongest number of the chosen token.
@@ -347,7 +372,7 @@ class WalkExplorer {
     const view = new MatrixView({
       format,
       rows: kind === "weights" ? this.maskWeights(name, rows) : rows,
-      rowNames: this.labels[step.rows],
+      rowNames: this.rowNames(step),
       columns: step.columns ? this.labels[step.columns] : null,
       color: kind === "weights" ? data.colors[this.position.head] : null,
       name: texts.panelName(title, rows.length, rows[0].length),
@@ -368,7 +393,7 @@ class WalkExplorer {
         element("span", { class: "shape quiet", title: step.axes.map((axis) => texts.axes[axis]).join(" × ") }, element("span", { class: "sizes" }, step.shape.join(" × "))),
       ),
       view.canvas,
-      createNumbers(step, rows, { labels: this.labels, data, texts }),
+      createNumbers(step, rows, { rowNames: this.rowNames(step), labels: this.labels, data, texts }),
     );
   }
 
@@ -383,7 +408,8 @@ class WalkExplorer {
     for (const [name, view] of this.views) {
       const step = findStep(this.data, name);
       const perRow = view.format === "vector" || total < 520 ? 1 : Math.min(3, count[view.format]);
-      const width = Math.floor((total - 14 * (perRow - 1)) / perRow) - 1; // a rounded pixel more would break the row
+      const share = Math.floor((total - 14 * (perRow - 1)) / perRow) - 1; // a rounded pixel more would break the row
+      const width = view.isLegible(share, isCompact) ? share : total - 1;
       const isChosen = cell?.name === name;
       const row = isChosen ? cell.row : step.rows === this.side ? this.row : null;
       const column = isChosen && view.columns ? cell.column : null;
@@ -404,7 +430,7 @@ class WalkExplorer {
     const column = step.columns ? labels[step.columns][cell.column] : String(cell.column + 1);
     const isMasked = calculation.result === null;
     const code = (isMasked && data.code?.mask) || data.code?.[cell.name] || data.code?.[kind];
-    const title = `${texts.panels[kind]}[${labels[step.rows][cell.row]}, ${column}] = `;
+    const title = `${texts.panels[kind]}[${this.rowNames(step)[cell.row]}, ${column}] = `;
     const value = isMasked ? "−∞" : formatNumber(calculation.result);
     parts.calculation.replaceChildren(heading, ...createCalculation(calculation, { title, value, code, texts, colors }));
   }
@@ -446,7 +472,7 @@ class WalkExplorer {
           { type: "button", class: "candidate", "aria-pressed": String(n === this.candidate), "data-value": value(index), onclick },
           element("span", { class: "piece", lang: data.languages.target }, this.pieces[row][index]),
           element("span", { class: "track" }, bar),
-          element("span", { class: "amount" }, kind === "logits" ? formatNumber(value(index), 2) : `${(100 * value(index)).toFixed(1)}%`),
+          element("span", { class: "amount" }, kind === "logits" ? formatNumber(value(index), 2) : texts.percent((100 * value(index)).toFixed(1))),
           isTarget ? element("span", { class: "quiet" }, texts.written) : null,
         ),
       );
@@ -477,7 +503,7 @@ class WalkExplorer {
           "button",
           { type: "button", class: "written", "aria-pressed": String(n === this.row), onclick: () => this.selectToken(n) },
           element("span", { lang: data.languages.target }, step[0]),
-          element("span", { class: "quiet" }, `${(100 * probability).toFixed(0)}%${isTarget ? "" : " ≠"}`),
+          element("span", { class: "quiet" }, texts.percent((100 * probability).toFixed(0)) + (isTarget ? "" : " ≠")),
           shade,
         ),
       );
@@ -493,7 +519,7 @@ class WalkExplorer {
     const calculation = (isLogit ? calculateLogit : calculateProbability)(row, index, context);
     const code = data.code?.[isLogit ? "logits" : "probability"];
     const title = `${isLogit ? texts.logit : "p"}(${pieces[row][index]}) = `;
-    const value = isLogit ? formatNumber(calculation.result) : `${(100 * calculation.result).toFixed(2)}%`;
+    const value = isLogit ? formatNumber(calculation.result) : texts.percent((100 * calculation.result).toFixed(2));
     this.parts.calculation.replaceChildren(heading, ...createCalculation(calculation, { title, value, code, texts, colors }));
   }
 
@@ -505,7 +531,7 @@ class WalkExplorer {
     const value = this.views.get(name).rows[cell[0]][cell[1]];
     const column = step.columns ? this.labels[step.columns][cell[1]] : String(cell[1] + 1);
     const text = value === null ? this.texts.masked : formatNumber(value, 4);
-    tooltip.textContent = this.texts.cellName(this.labels[step.rows][cell[0]], column, text);
+    tooltip.textContent = this.texts.cellName(this.rowNames(step)[cell[0]], column, text);
     const box = this.root.getBoundingClientRect();
     tooltip.style.left = `${Math.min(event.clientX - box.left + 12, box.width - tooltip.offsetWidth)}px`;
     tooltip.style.top = `${event.clientY - box.top + 14}px`;

@@ -5,6 +5,7 @@ import { LANGUAGES, preferredLanguage } from "./page_languages.js";
 import { createSentencePair } from "./sentence_pair.js";
 import { TEXTS } from "./texts.js";
 import { showWalk } from "./walk_explorer.js";
+import { WALK_TEXTS } from "./walk_texts.js";
 
 const layersByStack = JSON.parse(document.getElementById("walk-data").textContent);
 const container = document.getElementById("walk");
@@ -22,6 +23,7 @@ function openWalk(language) {
   const options = Object.entries(LANGUAGES).map(([code, name]) => element("option", { value: code, lang: code, selected: code === language }, name));
   const choose = (event) => openWalk(event.target.value);
   document.getElementById("language").replaceChildren(element("select", { "aria-label": texts.language, onchange: choose }, ...options));
+  document.getElementById("walk-title").textContent = WALK_TEXTS[language].title;
   showWalk(container, walkSource, { language });
 }
 

@@ -27,6 +27,17 @@ export function listStations(config) {
   return stations;
 }
 
+// Whether a station is a block of a layer, which every layer of its stack has.
+export const isInLayer = ({ block }) => SUBLAYERS.decoder.includes(block.replace(/_add$/, ""));
+
+// The index and the phase of the attention weights of a head, {attention, layer, head}, with the head.
+export function findWeights(stations, { attention, layer, head }) {
+  const stack = attention === "encoder" ? "encoder" : "decoder";
+  const block = attention === "cross" ? "cross" : "self";
+  const index = stations.findIndex((station) => station.stack === stack && station.layer === layer && station.block === block);
+  return { index, phase: stations[index].phases.findIndex(({ name }) => name === "softmax"), head };
+}
+
 // What a block does in this model: that of an embedding and of what follows a sublayer is its only phase.
 function labelBlock(stack, block, [{ name }]) {
   if (block === "self" && stack === "decoder") return "masked";

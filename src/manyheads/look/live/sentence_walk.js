@@ -1,4 +1,5 @@
-// The walk of the present sentence, led by Figure 1. It follows every change while it is shown.
+// The walk of the present sentence, led by Figure 1. It opens at the selected head, and follows every change while it
+// is shown.
 
 import { element } from "../assets/dom.js";
 import { showWalk } from "../assets/walk_explorer.js";
@@ -21,9 +22,14 @@ export class SentenceWalk {
   refresh() {
     const { sentence, translator, state } = this.page;
     this.node.hidden = !sentence || state.panel !== "walk";
-    if (this.node.hidden || this.shown === sentence) return;
+    const wasHidden = this.wasHidden ?? true;
+    this.wasHidden = this.node.hidden;
+    if (this.node.hidden) return;
+    const head = wasHidden && this.page.walkedHead !== state.head ? state.head : null; // selected since it was shown
+    if (this.shown === sentence && !head) return;
     this.shown = sentence;
+    this.page.walkedHead = state.head;
     const source = createWalkSource(translator, sentence, { cuts: state.cuts });
-    showWalk(this.container, source, { language: state.language });
+    showWalk(this.container, source, { language: state.language, head });
   }
 }
