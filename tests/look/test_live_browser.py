@@ -432,6 +432,11 @@ def test_axe_finds_no_serious_violation_and_the_page_fits_a_phone(
     for size in (DESKTOP, PHONE):
         page = open_page(path, color_scheme=scheme, locale=locale, viewport=size)
         type_text(page, f"{SOURCE} We read a book. {'x' * 60}")
+        page.fill("#prefix", "나는")
+        page.wait_for_selector(".unit.forced")
+        clear, card = (page.locator(name).bounding_box() for name in (".prefix button", ".translate"))
+        assert clear["height"] < 50, "its text is on one line"
+        assert clear["x"] + clear["width"] < card["x"] + card["width"]
         page.locator(".unit").first.click()
         page.click("[data-view=map]")
         page.click(".cut")
