@@ -29,13 +29,17 @@ export class VariantList {
     if (page.result.sentences.length) {
       for (const { title, translator: own } of wanted) {
         const { text } = await page.translateText(own, new Set(), signal);
+        const isWhole = hasCuts && own === translator;
+        if (isWhole) whole = text;
+        if (isWhole && text === page.result.text) continue; // showCutEffect says so
         cards.push(this.createCard(title, text));
-        if (hasCuts && own === translator) whole = text;
       }
     }
-    this.node.replaceChildren(...cards);
-    this.node.hidden = !cards.length;
-    page.heads.showCutEffect(whole);
+    page.keepInPlace(() => {
+      this.node.replaceChildren(...cards);
+      this.node.hidden = !cards.length;
+      page.heads.showCutEffect(whole);
+    });
   }
 
   createCard(title, text) {
