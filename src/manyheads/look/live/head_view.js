@@ -369,7 +369,7 @@ export class HeadView {
       return { label, weight: map.weights[row * map.columns + column] };
     });
     const listed = weights.sort((a, b) => b.weight - a.weight).slice(0, NUM_LISTED);
-    const text = listed.map(({ label, weight }) => `${label} ${(100 * weight).toFixed(1)} %`).join(", ");
+    const text = listed.map(({ label, weight }) => `${label} ${texts.percent((100 * weight).toFixed(1))}`).join(", ");
     this.status.textContent = `${(side ? texts.attendedBy : texts.attendsTo)(names[side][index])}: ${text}`;
   }
 
@@ -384,7 +384,7 @@ export class HeadView {
     const { attention, layer, head } = this.page.state.head;
     const { weights, columns } = takeHead(this.page.attention.maps[attention][layer], head);
     const [queries, keys] = this.names(attention);
-    const weight = (100 * weights[row * columns + column]).toFixed(1);
-    this.status.textContent = `“${queries[row]}” → “${keys[column]}”: ${weight} %`;
+    const weight = this.page.texts.percent((100 * weights[row * columns + column]).toFixed(1));
+    this.status.textContent = `“${queries[row]}” → “${keys[column]}”: ${weight}`;
   }
 }

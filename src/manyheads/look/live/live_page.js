@@ -147,7 +147,13 @@ export class LivePage {
     const { texts } = this;
     const total = this.translators.reduce((sum, { numWeights }) => sum + numWeights, 0);
     if (total >= 1e6) return texts.million((total / 1e6).toFixed(1));
-    return total >= 1e4 ? texts.thousand(String(Math.round(total / 1e3))) : String(total);
+    return total >= 1e4 ? texts.thousand(String(Math.round(total / 1e3))) : texts.few(String(total));
+  }
+
+  // Checkpoints are called by their step.
+  nameModel({ name }) {
+    const step = /^step-(\d+)$/.exec(name);
+    return step ? this.texts.modelStep(Number(step[1])) : name;
   }
 
   changeLanguage(language) {

@@ -9,13 +9,11 @@ export class SearchControls {
   constructor(page) {
     this.page = page;
     const { texts } = page;
-    this.beams = BEAMS.map((beam) =>
-      element(
-        "button",
-        { type: "button", "data-beam": beam, onclick: () => page.change({ beam, temperature: 0 }) },
-        beam === 1 ? texts.greedy : texts.beam(beam),
-      ),
-    );
+    this.beams = BEAMS.map((beam) => {
+      const name = beam === 1 ? texts.greedy : texts.beam(beam);
+      const onclick = () => page.change({ beam, temperature: 0 });
+      return element("button", { type: "button", "data-beam": beam, "data-name": name, onclick }, name);
+    });
     this.temperature = element("input", {
       type: "range",
       id: "temperature",
@@ -30,8 +28,12 @@ export class SearchControls {
       { type: "button", onclick: () => page.change({ seed: page.state.seed + 1 }) },
       texts.again,
     );
-    this.models = page.translators.map(({ name }, index) =>
-      element("button", { type: "button", "data-model": index, onclick: () => page.change({ model: index }) }, name),
+    this.models = page.translators.map((model, index) =>
+      element(
+        "button",
+        { type: "button", "data-model": index, onclick: () => page.change({ model: index }) },
+        page.nameModel(model),
+      ),
     );
     const group = (name, buttons) => element("div", { class: "segments", role: "group", "aria-label": name }, ...buttons);
     this.node = element(

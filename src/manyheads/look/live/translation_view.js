@@ -192,7 +192,7 @@ export class TranslationView {
     const scores = result.sentences.flatMap((sentence) => sentence.scores);
     const percent = 100 * Math.exp(scores.reduce((sum, score) => sum + score, 0) / scores.length);
     const milliseconds = result.sentences.reduce((sum, sentence) => sum + sentence.milliseconds, 0);
-    const parts = [texts.confidence(percent < 1 ? "<1" : percent.toFixed(0)), texts.took(milliseconds.toFixed(0))];
+    const parts = [texts.confidence(texts.percent(percent < 1 ? "<1" : percent.toFixed(0))), texts.took(milliseconds.toFixed(0))];
     this.facts.textContent = parts.join(" · ");
   }
 
@@ -250,7 +250,7 @@ export class TranslationView {
     const { attention, state } = this.page;
     for (const { steps, node } of attention ? this.units : []) {
       node.dataset.level = doubtLevel(attention.scores, steps);
-      node.title = `${(100 * leastProbability(attention.scores, steps)).toFixed(1)} %`;
+      node.title = this.page.texts.percent((100 * leastProbability(attention.scores, steps)).toFixed(1));
       node.setAttribute("aria-pressed", String(steps[0] === state.step));
     }
     this.shade();
@@ -288,7 +288,7 @@ export class TranslationView {
           },
           element("span", { class: "piece", lang: translator.languages.target }, label(id)),
           element("span", { class: "track" }, bar),
-          element("span", { class: "amount" }, `${(100 * probability).toFixed(1)} %`, isChosen ? ` · ${texts.chosen}` : ""),
+          element("span", { class: "amount" }, texts.percent((100 * probability).toFixed(1)), isChosen ? ` · ${texts.chosen}` : ""),
         ),
       );
     });

@@ -23,7 +23,7 @@ export class VariantList {
     const hasCuts = state.cuts.size > 0;
     if (hasCuts) wanted.push({ title: texts.withoutCuts, translator });
     for (const other of translators)
-      if (other !== translator) wanted.push({ title: texts.otherModel(other.name), translator: other });
+      if (other !== translator) wanted.push({ title: texts.otherModel(page.nameModel(other)), translator: other });
     const cards = [];
     let whole = null;
     if (page.result.sentences.length) {
