@@ -182,7 +182,9 @@ def test_every_token_of_a_sample_can_be_chosen(open_page: OpenPage, path: Path) 
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE])
+@pytest.mark.parametrize(
+    "viewport", [{"width": 1280, "height": 1200}, {"width": 1280, "height": 2400}, PHONE]
+)
 def test_what_cuts_a_head_stays_where_it_is_on_the_screen(
     open_page: OpenPage, path: Path, viewport: dict[str, int]
 ) -> None:
@@ -197,7 +199,11 @@ def test_what_cuts_a_head_stays_where_it_is_on_the_screen(
         for _ in range(2):
             before = node.bounding_box()["y"]
             num_cut = page.locator(".head.is-cut").count()
-            page.keyboard.press("x") if "head" in name and node.focus() is None else node.click()
+            if name == ".cut-layer":
+                node.click()
+            else:
+                node.focus()
+                page.keyboard.press("x")
             page.wait_for_function(
                 "number => document.querySelectorAll('.head.is-cut').length !== number", arg=num_cut
             )

@@ -376,7 +376,10 @@ export class LivePage {
     const before = findTop();
     change();
     const after = findTop();
-    if (before !== null && after !== null) scrollBy({ top: after - before, behavior: "instant" });
+    if (before === null || after === null) return;
+    const position = scrollY + after - before;
+    document.body.style.minHeight = position > 0 ? `${position + innerHeight}px` : ""; // it can be scrolled so far
+    scrollTo({ top: position, behavior: "instant" });
   }
 
   // ---- a token under the pointer, in the translation or in the picture: {side, index} or null

@@ -343,11 +343,11 @@ function joinUnits(units, nodes) {
   return joined;
 }
 
-// [{steps, text}]: one unit per token, or per run of bytes.
+// [{steps, text}]: one unit per token, or per character that is written as bytes.
 function groupBytes(subwords, ids) {
   const units = [];
   ids.forEach((id, step) => {
-    if (subwords.isByte(id) && units.at(-1)?.isByte) units.at(-1).steps.push(step);
+    if (subwords.continuesCharacter(id) && units.at(-1)?.isByte) units.at(-1).steps.push(step);
     else units.push({ steps: [step], isByte: subwords.isByte(id) });
   });
   for (const unit of units) {
