@@ -87,7 +87,8 @@ class SourceModel:
 
     def list_seen(self) -> NDArray[np.bool_]:
         """Return for each piece whether the sample has it. [V]"""
-        return self.unigrams != self.unigrams[BOS_ID]  # no source has the begin token
+        is_seen: NDArray[np.bool_] = self.unigrams != self.unigrams[BOS_ID]  # no source has the begin token
+        return is_seen
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         return {
