@@ -14,6 +14,7 @@ export class KnownWords {
     this.subwords = subwords;
     this.pieces = decodeBase64(pieces); // [V] whether a piece is known
     this.checks = checks && decodeBase64(checks); // [buckets] 0 where there is no pair
+    this.known = new Map(); // by word, of those that were looked up
   }
 
   // The unknown words of a text: [{start, end, word}].
@@ -26,6 +27,11 @@ export class KnownWords {
   }
 
   isKnown(word) {
+    if (!this.known.has(word)) this.known.set(word, this.lookUp(word));
+    return this.known.get(word);
+  }
+
+  lookUp(word) {
     const ids = this.subwords.encode(word);
     if (ids.some((id) => !this.pieces[id])) return false;
     if (!this.checks) return true;
