@@ -4,7 +4,7 @@
 
 import { decodeBase64 } from "./tensors.js";
 
-const WORDS = /[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}'’-]*/gu;
+const WORD_PATTERN = /[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}'’-]*/gu;
 const HAS_LETTER = /\p{L}/u;
 const HASHES = [0x9e3779b97f4a7c15n, 0xc2b2ae3d27d4eb4fn]; // of source_model.py
 const MAX_MISSING = 1; // pairs of a word: the table loses a few
@@ -19,7 +19,7 @@ export class KnownWords {
 
   // The unknown words of a text: [{start, end, word}].
   findUnknown(text) {
-    const words = [...text.matchAll(WORDS)].map(({ 0: match, index }) => {
+    const words = [...text.matchAll(WORD_PATTERN)].map(({ 0: match, index }) => {
       const word = match.replace(/['’-]+$/, "");
       return { word, start: index, end: index + word.length };
     });
