@@ -88,7 +88,7 @@ def test_the_page_translates_as_python_does(open_page: OpenPage, path: Path, qua
     page.locator(".head").last.click()
     page.click(".cut")
     page.wait_for_selector(".head.is-cut")
-    page.wait_for_selector(".variant")
+    page.wait_for_selector(".cut-effect")
 
 
 def test_the_walk_in_the_page_follows_what_is_typed(open_page: OpenPage, path: Path, quantized: Path) -> None:
@@ -132,6 +132,165 @@ def test_the_page_opens_with_the_sharpest_head_of_cross_attention(
 
 
 # ---- what the reader changes
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
+@pytest.mark.parametrize("width", [1280, 1024, 768, 360])
+def test_the_temperature_is_dragged_and_stays_under_the_pointer(
+    open_page: OpenPage, path: Path, width: int, locale: str
+) -> None:
+    page = open_page(path, viewport={"width": width, "height": 800}, locale=locale)
+    type_text(page, SOURCE)
+    slider = page.locator("#temperature")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 8, y)
+    page.mouse.down()
+    values = []
+    for step in range(1, 5):
+        page.mouse.move(box["x"] + 8 + 12 * step, y)
+        page.wait_for_timeout(100)
+        values.append(float(slider.input_value()))
+        moved = slider.bounding_box()
+        assert (moved["x"], moved["y"]) == (box["x"], box["y"])
+    page.mouse.up()
+    assert 0 < values[0] < values[1] < values[2] < values[3] < 1.5
+    assert page.locator(".temperature button").is_visible()
+
+
+@pytest.mark.heavy
+def test_every_token_of_a_sample_can_be_chosen(open_page: OpenPage, path: Path) -> None:
+    """Also next to bytes that are no text, and in a translation in capitals."""
+    page = open_page(path)
+    type_text(page, "We read a book at school today.")
+    page.locator("#temperature").fill("2")
+    num_units = 0
+    for _ in range(5):
+        page.click(".temperature button")
+        page.wait_for_timeout(250)
+        units = page.locator(".unit").all_inner_texts()
+        num_units += len(units)
+        assert all(len(unit.split()) == 1 and "\ufffd" not in unit for unit in units)
+    assert num_units > 15
+    page.click("[data-beam='4']")
+    page.fill("textarea", "WE READ A BOOK.")
+    page.wait_for_function("() => document.querySelectorAll('.unit').length > 2")
+    page.fill("#prefix", "Hello <b>x</b> 🙂")
+    page.wait_for_function("() => document.querySelectorAll('.unit.forced').length > 3")
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "viewport", [{"width": 1280, "height": 1200}, {"width": 1280, "height": 2400}, PHONE]
+)
+def test_what_cuts_a_head_stays_where_it_is_on_the_screen(
+    open_page: OpenPage, path: Path, viewport: dict[str, int]
+) -> None:
+    """Although the translation above it changes, and the one with all heads comes between."""
+    page = open_page(path, viewport=viewport)
+    type_text(page, SOURCE)
+    page.locator(".head-group.cross .head").first.click()
+    for name in (".cut-layer", ".head-group.encoder .head >> nth=1"):
+        node = page.locator(name)
+        node.scroll_into_view_if_needed()
+        page.wait_for_timeout(100)
+        for _ in range(2):
+            before = node.bounding_box()["y"]
+            num_cut = page.locator(".head.is-cut").count()
+            if name == ".cut-layer":
+                node.click()
+            else:
+                node.focus()
+                page.keyboard.press("x")
+            page.wait_for_function(
+                "number => document.querySelectorAll('.head.is-cut').length !== number", arg=num_cut
+            )
+            page.wait_for_timeout(300)
+            assert abs(node.bounding_box()["y"] - before) < 1
+        if name == ".cut-layer":
+            assert page.locator(".variant").count() == 0
+
+
+@pytest.mark.heavy
+def test_the_focus_stays_and_a_cut_is_undone(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, SOURCE)
+    page.wait_for_selector(".picture .token")
+    page.locator(".head").first.click()
+    focused = "document.activeElement"
+    assert page.locator(".head[tabindex='0']").count() == 1, "the small maps are one stop of the Tab key"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(f"{focused}.dataset.key") == "encoder.1.1"
+    assert page.evaluate(f"{focused}.getAttribute('aria-pressed')") == "true"
+    page.keyboard.press("x")
+    page.wait_for_selector(".head.is-cut")
+    page.keyboard.press("Control+z")
+    page.wait_for_selector(".head.is-cut", state="detached")
+    page.click(".cut")
+    page.wait_for_selector(".head.is-cut")
+    page.click(".restore")
+    page.wait_for_selector(".head.is-cut", state="detached")
+    assert page.evaluate(f"{focused}.className") == "cut"
+    page.locator(".unit").first.click()
+    candidate = page.locator(".candidate:not(.chosen):not(:disabled)").first
+    number = candidate.get_attribute("data-id")
+    candidate.click()
+    page.wait_for_function(
+        f"id => {focused}.matches('.candidate.chosen') && {focused}.dataset.id === id", arg=number
+    )
+
+
+@pytest.mark.heavy
+def test_unknown_words_are_marked_where_they_are_typed(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, "A naïve book. We read Ωμέγα")
+    assert page.locator(".unknown").all_inner_texts() == ["naïve"], "the other is being typed"
+    page.locator("textarea").press(".")
+    page.wait_for_function("() => document.querySelectorAll('.unknown').length === 2")
+    assert page.locator(".unknown-note").inner_text() == "The model does not know: naïve, Ωμέγα"
+    copy, area = (page.locator(name).bounding_box() for name in (".source-words", "textarea"))
+    assert copy == area, "the marks lie under the words"
+    page.fill("textarea", SOURCE)
+    assert not page.locator(".unknown-note").is_visible()
+
+
+@pytest.mark.heavy
+def test_doubts_are_marked_in_every_sentence(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, f"{SOURCE} We read a book.")
+    levels = "nodes => nodes.map(node => node.dataset.level)"
+    first = page.locator(".other-unit").evaluate_all(levels)
+    page.locator(".output .other").click()
+    page.wait_for_function("() => document.querySelector('.reads').innerText.startsWith('I')")
+    page.wait_for_selector(".unit[data-level]")
+    assert page.locator(".unit").evaluate_all(levels) == first
+    assert set(first) & {"low", "medium"}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE])
+def test_the_text_area_grows_with_its_text_and_can_be_cleared(
+    open_page: OpenPage, path: Path, viewport: dict[str, int]
+) -> None:
+    page = open_page(path, viewport=viewport)
+    assert not page.locator(".clear").is_visible()
+    type_text(page, "We read a book at school today.\n" * 12)
+    assert (
+        page.evaluate(
+            "() => { const a = document.querySelector('textarea'); return a.scrollHeight - a.clientHeight; }"
+        )
+        == 0
+    )
+    assert page.locator(".pane h2").first.is_visible()
+    page.click(".clear")
+    page.wait_for_selector(".output .empty")
+    assert page.input_value("textarea") == ""
+    assert page.evaluate("document.activeElement.id") == "source-text"
+    assert not page.locator(".pane h2").first.is_visible(), "nothing is read"
+    assert page.locator("textarea").bounding_box()["height"] < 90
 
 
 @pytest.mark.heavy
@@ -305,6 +464,7 @@ def test_two_models_are_compared(open_page: OpenPage, run: Path, tmp_path: Path)
     expected = [" ".join(translator.translate(SOURCE, beam=4).text.split()) for translator in translators]
     assert read_output(page) == expected[0]
     assert " ".join(page.locator(".variant p").inner_text().split()) == expected[1]
+    assert page.locator("[data-model]").all_inner_texts() == ["step 30", "step 10"]
     page.click("[data-model='1']")
     wait_for_output(page, expected[1])
 

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 import manyheads as mh
 from manyheads import checkpoint
 from manyheads.checkpoint.quantization import dequantize_arrays, quantize_arrays
+from manyheads.confidence.known_words import KnownWords
+from manyheads.confidence.source_model import SourceModel
 from manyheads.config import BOS_ID, EOS_ID, SubwordConfig
 from manyheads.export.int8 import quantize_model
 from manyheads.look.forward_walk import walk_layer
-from manyheads.look.live_page import build_live_data, pack_arrays
+from manyheads.look.live_page import build_live_data, pack_arrays, pack_known_words
 from manyheads.model.encoder_decoder import Trace
 from manyheads.search.driver import search
 from manyheads.search.options import DecodingConstraints
@@ -378,3 +380,34 @@ def test_two_vocabularies_translate_as_in_python(node: NodeEngine, tmp_path: Pat
     checkpoint.save(tmp_path / "model", weights, pair, config, step=1, languages=languages)
     folder = quantize_model(tmp_path / "model", tmp_path / "int8").folder
     assert compare_translations(node, folder, SENTENCES[:2], beam=1) == 1
+
+
+# ---- words that the model does not know
+
+
+@pytest.mark.parametrize("is_calibrated", [True, False])
+def test_unknown_words_are_those_that_python_finds(node: NodeEngine, is_calibrated: bool) -> None:
+    """Words of the training text, others with the same letters, and some with other characters."""
+    texts = [*list_texts(40), *SENTENCES]
+    subwords = SubwordTokenizer.train(texts * 5, SubwordConfig(vocab_size=330))
+    ids = [token for text in texts for token in [*subwords.encode(text), EOS_ID]]
+    source_model = SourceModel.train(np.array(ids), len(subwords)) if is_calibrated else None
+    known = KnownWords.of(subwords, "en", source_model)
+    rng = random.Random(1)
+    words = ["home", "schools", "naïve", "Ω", "42", "don't", "book-shop", "간다", "나무"]
+    words += ["".join(rng.choices("abcehoksty", k=rng.randrange(1, 9))) for _ in range(200)]
+    node.call("loadSubwords", content=base64.b64encode(subwords.model).decode())
+    text = " ".join(words)
+    found = node.call("findUnknown", data=pack_known_words(known), text=text)
+    unknown = [words[index] for index in known.find_unknown(words)]
+    assert [entry["word"] for entry in found] == unknown
+    assert all(text[entry["start"] : entry["end"]] == entry["word"] for entry in found)
+    assert 3 <= len(unknown) < len(words) - 5
+
+
+def test_marks_around_a_word_are_not_part_of_it(node: NodeEngine) -> None:
+    subwords = SubwordTokenizer.train(SENTENCES * 20, SubwordConfig(vocab_size=310))
+    node.call("loadSubwords", content=base64.b64encode(subwords.model).decode())
+    data = pack_known_words(KnownWords.of(subwords, "en"))
+    found = node.call("findUnknown", data=data, text="‘naïve’ -- (“Ωμ”), I go 'home'.")
+    assert [entry["word"] for entry in found] == ["naïve", "Ωμ"]

@@ -3,6 +3,7 @@
 import { createInterface } from "node:readline";
 import { measureMap } from "../../src/manyheads/look/assets/map_measures.js";
 import { readableTokens } from "../../src/manyheads/look/assets/token_text.js";
+import { KnownWords } from "../../src/manyheads/look/live/known_words.js";
 import { headKey } from "../../src/manyheads/look/live/transformer.js";
 import { LiveTranslator } from "../../src/manyheads/look/live/translator.js";
 import { finishSearch, searchFor } from "../../src/manyheads/look/live/search.js";
@@ -25,6 +26,7 @@ const METHODS = {
   loadSubwords: ({ content }) => void (subwords = new Subwords(decodeBase64(content))),
   encode: ({ texts }) => texts.map((text) => subwords.encode(text)),
   decode: ({ sentences }) => sentences.map((ids) => subwords.decode(ids)),
+  findUnknown: ({ data, text }) => new KnownWords(subwords, data).findUnknown(text),
   forward: ({ source, target, cuts }) => {
     const maps = { encoder: [], decoder: [], cross: [] };
     const options = { cuts: readCuts(cuts), maps };

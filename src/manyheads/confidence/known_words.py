@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from manyheads.confidence.features import PieceTable
 from manyheads.confidence.source_model import SourceModel
@@ -42,6 +43,12 @@ class KnownWords:
         if self.pieces.is_unknown[ids].any():
             return False
         return self.source_model is None or self.source_model.has_seen(ids)
+
+    def list_known_pieces(self) -> NDArray[np.bool_]:
+        """Return for each piece whether a known word can have it. [V]"""
+        if self.source_model is None:
+            return ~self.pieces.is_unknown
+        return ~self.pieces.is_unknown & self.source_model.list_seen()
 
 
 def has_letter(word: str) -> bool:

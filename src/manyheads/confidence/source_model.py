@@ -83,8 +83,12 @@ class SourceModel:
         is_seen = np.zeros(len(ids) - 1, np.bool_)
         for _, is_known in self._look_up(ids[:-1], ids[1:]):
             is_seen |= is_known
-        never = self.unigrams[BOS_ID]  # no source has the begin token
-        return bool((~is_seen).sum() < 2 and (self.unigrams[ids] != never).all())
+        return bool((~is_seen).sum() < 2 and self.list_seen()[ids].all())
+
+    def list_seen(self) -> NDArray[np.bool_]:
+        """Return for each piece whether the sample has it. [V]"""
+        is_seen: NDArray[np.bool_] = self.unigrams != self.unigrams[BOS_ID]  # no source has the begin token
+        return is_seen
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         return {

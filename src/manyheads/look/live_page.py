@@ -8,6 +8,8 @@ The data of the page:
         tensors   [{name, dtype, shape, offset}], int8 matrices with their scales (checkpoint/quantization.py)
         weights   base64 of all of them
         subwords  base64 of the SentencePiece models: source, and target if it is another
+        known_words  base64: `pieces`, 1 for each piece that the training sources have, and `checks`, the
+                  table that recognizes pairs of pieces (confidence/source_model.py), or null
         colors    of the heads; `code` by stack the line of the source of each step of a walk
     text      what the page translates first
     examples  sentences to try
@@ -25,12 +27,15 @@ from numpy.typing import NDArray
 from manyheads import checkpoint
 from manyheads.checkpoint.arrays import read_arrays
 from manyheads.checkpoint.quantization import INT8, quantize_arrays
+from manyheads.confidence.known_words import KnownWords
 from manyheads.config import ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, RequestError
+from manyheads.loading import read_calibration
 from manyheads.look.colors import head_colors
 from manyheads.look.example_sentences import list_examples
 from manyheads.look.html import render_template, write_html
 from manyheads.look.source_lines import find_source_lines
+from manyheads.text.subwords import SubwordTokenizer
 
 FORMAT = 1
 DEFAULT_TEXTS = {"en": "I go home.", "ko": "나는 집에 간다.", "de": "Ich gehe nach Hause."}
@@ -131,11 +136,24 @@ def build_model_data(info: checkpoint.CheckpointInfo, arrays: Arrays, name: str)
         "code": {stack: find_source_lines(config.model, stack) for stack in ("encoder", "decoder")},
         "tensors": tensors,
         "weights": encode_base64(content),
+        "known_words": pack_known_words(read_known_words(info, subwords.source)),
         "subwords": {
             "source": encode_base64(subwords.source.model),
             "target": None if subwords.is_joint else encode_base64(subwords.target.model),
         },
     }
+
+
+def read_known_words(info: checkpoint.CheckpointInfo, subwords: SubwordTokenizer) -> KnownWords:
+    calibration = read_calibration(info.folder)
+    source_model = None if calibration is None else calibration.source_model
+    return KnownWords.of(subwords, info.languages["source"], source_model)
+
+
+def pack_known_words(known: KnownWords) -> dict[str, Any]:
+    """Return what tells words of the training sources from others, for look/live/known_words.js."""
+    checks = None if known.source_model is None else encode_base64(known.source_model.checks.tobytes())
+    return {"pieces": encode_base64(known.list_known_pieces().tobytes()), "checks": checks}
 
 
 def pack_arrays(arrays: Arrays) -> tuple[list[dict[str, Any]], bytes]:

@@ -17,6 +17,7 @@ const MAX_MEASURED_HEADS = 160; // beyond it, measuring what every head does tak
 const NUM_LISTED = 4; // of the weights of a token
 const MIN_PICTURE_WIDTH = 240;
 const MAX_HEADS_WITH_ROLE = 5; // of a layer: more leave no room for a word under a map
+const MIN_LOSS = 0.005; // of log p, below which it is 0.00
 const PAUSE = 0; // milliseconds between two heads that are measured
 
 export class HeadView {
@@ -28,7 +29,7 @@ export class HeadView {
     this.cutCount = element("span", { class: "cut-count", "aria-live": "polite" });
     this.restore = element(
       "button",
-      { type: "button", class: "restore", onclick: () => page.change({ cuts: new Set() }) },
+      { type: "button", class: "restore", onclick: () => this.restoreHeads() },
       texts.restore,
     );
     this.title = element("h3", {});
@@ -106,6 +107,11 @@ export class HeadView {
       .map(({ key }) => key);
   }
 
+  restoreHeads() {
+    this.cut.focus({ preventScroll: true }); // the button disappears
+    this.page.setCuts(new Set());
+  }
+
   setView(view) {
     this.page.state.view = view;
     this.refresh();
@@ -167,6 +173,7 @@ export class HeadView {
       const map = takeHead(page.attention.maps[attention][layer], head);
       drawThumbnail(canvas, map, style.getPropertyValue(`--${attention}`).trim());
       button.setAttribute("aria-pressed", String(key === this.key));
+      button.tabIndex = key === this.key ? 0 : -1; // the arrow keys reach the others
       button.classList.toggle("is-cut", page.state.cuts.has(key));
       role.textContent = page.texts.roles[this.roleOf({ attention, layer, head })];
     }
@@ -201,15 +208,28 @@ export class HeadView {
         "data-key": key,
         onclick: () => this.page.selectHead({ attention, layer, head }),
         ondblclick: () => this.page.toggleCuts([key]),
-        onkeydown: (event) => {
-          if (event.key === "x" || event.key === "Delete") this.page.toggleCuts([key]);
-        },
+        onkeydown: (event) => this.pressKey(event, key),
       },
       canvas,
       bar,
       role,
     );
     return { button, canvas, role, bar: bar.firstChild, name: [attention, layer + 1, head + 1] };
+  }
+
+  pressKey(event, key) {
+    const { page } = this;
+    if (event.key === "x" || event.key === "Delete") return page.toggleCuts([key]);
+    const row = page.translator.config.heads;
+    const distance = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -row, ArrowDown: row }[event.key];
+    if (!distance || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const heads = page.listHeads();
+    const next = heads[heads.findIndex((head) => head.key === key) + distance];
+    if (!next) return;
+    const { attention, layer, head } = next;
+    page.selectHead({ attention, layer, head });
+    this.buttons.get(next.key).button.focus();
   }
 
   // The model and the cuts that losses are measured with.
@@ -240,10 +260,16 @@ export class HeadView {
     const [attention, layer, head] = name;
     const parts = [texts.headName(texts[attention], layer, head), this.buttons.get(key).role.textContent];
     if (state.cuts.has(key)) parts.push(texts.isCut);
-    if (loss !== null) parts.push(texts.importance(loss.toFixed(2)));
+    if (loss !== null) parts.push(this.describeLoss(loss));
     button.title = parts.join(", ");
     button.setAttribute("aria-label", parts.join(", "));
     bar.style.width = `${Math.round(100 * share)}%`;
+  }
+
+  describeLoss(loss) {
+    const { texts } = this.page;
+    if (Math.abs(loss) < MIN_LOSS) return texts.importanceNone;
+    return loss > 0 ? texts.importance(loss.toFixed(2)) : texts.importanceGain((-loss).toFixed(2));
   }
 
   // For every head the log probability that the present translation loses without it.
@@ -343,7 +369,7 @@ export class HeadView {
       return { label, weight: map.weights[row * map.columns + column] };
     });
     const listed = weights.sort((a, b) => b.weight - a.weight).slice(0, NUM_LISTED);
-    const text = listed.map(({ label, weight }) => `${label} ${(100 * weight).toFixed(1)} %`).join(", ");
+    const text = listed.map(({ label, weight }) => `${label} ${texts.percent((100 * weight).toFixed(1))}`).join(", ");
     this.status.textContent = `${(side ? texts.attendedBy : texts.attendsTo)(names[side][index])}: ${text}`;
   }
 
@@ -358,7 +384,7 @@ export class HeadView {
     const { attention, layer, head } = this.page.state.head;
     const { weights, columns } = takeHead(this.page.attention.maps[attention][layer], head);
     const [queries, keys] = this.names(attention);
-    const weight = (100 * weights[row * columns + column]).toFixed(1);
-    this.status.textContent = `“${queries[row]}” → “${keys[column]}”: ${weight} %`;
+    const weight = this.page.texts.percent((100 * weights[row * columns + column]).toFixed(1));
+    this.status.textContent = `“${queries[row]}” → “${keys[column]}”: ${weight}`;
   }
 }

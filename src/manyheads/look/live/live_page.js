@@ -50,6 +50,9 @@ export class LivePage {
       view: "lines",
       panel: "attention", // or the walk
     };
+    this.earlierCuts = []; // the latest last
+    document.addEventListener("keydown", (event) => this.undoCut(event));
+    for (const type of ["pointerdown", "focusin"]) root.addEventListener(type, ({ target }) => this.anchorAt(target));
     this.build();
     this.update();
   }
@@ -92,7 +95,7 @@ export class LivePage {
         this.translation.node,
         this.message,
         this.variants.node,
-        element("div", { class: "toolbar" }, this.panels, this.controls.node),
+        (this.toolbar = element("div", { class: "toolbar" }, this.panels, this.controls.node)),
         this.heads.node,
         this.walk.node,
         this.announcement,
@@ -144,7 +147,13 @@ export class LivePage {
     const { texts } = this;
     const total = this.translators.reduce((sum, { numWeights }) => sum + numWeights, 0);
     if (total >= 1e6) return texts.million((total / 1e6).toFixed(1));
-    return total >= 1e4 ? texts.thousand(String(Math.round(total / 1e3))) : String(total);
+    return total >= 1e4 ? texts.thousand(String(Math.round(total / 1e3))) : texts.few(String(total));
+  }
+
+  // Checkpoints are called by their step.
+  nameModel({ name }) {
+    const step = /^step-(\d+)$/.exec(name);
+    return step ? this.texts.modelStep(Number(step[1])) : name;
   }
 
   changeLanguage(language) {
@@ -163,6 +172,7 @@ export class LivePage {
     if ("model" in difference) {
       const heads = new Set(this.listHeads().map(({ key }) => key));
       Object.assign(this.state, { head: null, cuts: new Set([...this.state.cuts].filter((key) => heads.has(key))) });
+      this.earlierCuts = []; // of the other model
     }
     this.translation.showPrefix();
     return this.update();
@@ -186,7 +196,20 @@ export class LivePage {
     const cuts = new Set(this.state.cuts);
     const isCutting = keys.some((key) => !cuts.has(key));
     for (const key of keys) isCutting ? cuts.add(key) : cuts.delete(key);
+    return this.setCuts(cuts);
+  }
+
+  setCuts(cuts) {
+    this.earlierCuts.push(this.state.cuts);
     return this.change({ cuts });
+  }
+
+  // Ctrl+Z outside of a text field.
+  undoCut(event) {
+    const isUndo = (event.ctrlKey || event.metaKey) && !event.shiftKey && event.key.toLowerCase() === "z";
+    if (!isUndo || !this.earlierCuts.length || event.target.matches?.("textarea, [type=text]")) return;
+    event.preventDefault();
+    this.change({ cuts: this.earlierCuts.pop() });
   }
 
   selectHead(head) {
@@ -213,6 +236,7 @@ export class LivePage {
   selectStep(step) {
     this.state.step = step === this.state.step ? null : step;
     this.translation.showSteps();
+    if (this.state.step !== null) this.translation.candidates.scrollIntoView({ block: "nearest" });
   }
 
   // ---- running the model
@@ -223,10 +247,10 @@ export class LivePage {
       this.result = await this.translateText(this.translator, this.state.cuts, signal);
       this.state.sentence = Math.max(0, Math.min(this.state.sentence, this.result.sentences.length - 1));
       this.attention = null; // of the result before
-      this.showResult();
+      this.keepInPlace(() => this.showResult());
       await waitForFrame(); // the translation is seen first
       signal.throwIfAborted();
-      this.showAttention();
+      this.keepInPlace(() => this.showAttention());
       await this.variants.update(signal);
       signal.throwIfAborted();
       await this.measureHeads();
@@ -337,6 +361,25 @@ export class LivePage {
         return { attention, layer, head, key: headKey(attention, layer, head) };
       }),
     );
+  }
+
+  // ---- what the reader uses below the translation stays where it is on the screen, although what is above it changes
+
+  anchorAt(target) {
+    const isBelow = [this.toolbar, this.heads.node, this.walk.node].some((node) => node.contains(target));
+    this.anchor = isBelow ? target.closest("button, input, .picture") : null;
+  }
+
+  keepInPlace(change) {
+    const { anchor } = this;
+    const findTop = () => (anchor?.isConnected && anchor.checkVisibility() ? anchor.getBoundingClientRect().top : null);
+    const before = findTop();
+    change();
+    const after = findTop();
+    if (before === null || after === null) return;
+    const position = scrollY + after - before;
+    document.body.style.minHeight = position > 0 ? `${position + innerHeight}px` : ""; // it can be scrolled so far
+    scrollTo({ top: position, behavior: "instant" });
   }
 
   // ---- a token under the pointer, in the translation or in the picture: {side, index} or null

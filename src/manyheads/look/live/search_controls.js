@@ -9,13 +9,11 @@ export class SearchControls {
   constructor(page) {
     this.page = page;
     const { texts } = page;
-    this.beams = BEAMS.map((beam) =>
-      element(
-        "button",
-        { type: "button", "data-beam": beam, onclick: () => page.change({ beam, temperature: 0 }) },
-        beam === 1 ? texts.greedy : texts.beam(beam),
-      ),
-    );
+    this.beams = BEAMS.map((beam) => {
+      const name = beam === 1 ? texts.greedy : texts.beam(beam);
+      const onclick = () => page.change({ beam, temperature: 0 });
+      return element("button", { type: "button", "data-beam": beam, "data-name": name, onclick }, name);
+    });
     this.temperature = element("input", {
       type: "range",
       id: "temperature",
@@ -30,9 +28,12 @@ export class SearchControls {
       { type: "button", onclick: () => page.change({ seed: page.state.seed + 1 }) },
       texts.again,
     );
-    this.facts = element("p", { class: "facts" });
-    this.models = page.translators.map(({ name }, index) =>
-      element("button", { type: "button", "data-model": index, onclick: () => page.change({ model: index }) }, name),
+    this.models = page.translators.map((model, index) =>
+      element(
+        "button",
+        { type: "button", "data-model": index, onclick: () => page.change({ model: index }) },
+        page.nameModel(model),
+      ),
     );
     const group = (name, buttons) => element("div", { class: "segments", role: "group", "aria-label": name }, ...buttons);
     this.node = element(
@@ -42,18 +43,17 @@ export class SearchControls {
       group(texts.search, this.beams),
       element(
         "div",
-        { class: "temperature" },
+        { class: "temperature" }, // its width stays, so that the slider does not move under the pointer
         element("label", { for: "temperature", class: "name" }, texts.temperature),
         this.temperature,
         this.value,
         this.again,
       ),
-      this.facts,
     );
   }
 
   refresh() {
-    const { state, texts, result } = this.page;
+    const { state, texts } = this.page;
     this.beams.forEach((button) => {
       const isOn = !state.temperature && Number(button.dataset.beam) === state.beam;
       button.setAttribute("aria-pressed", String(isOn));
@@ -61,12 +61,6 @@ export class SearchControls {
     this.models.forEach((button, index) => button.setAttribute("aria-pressed", String(index === state.model)));
     this.temperature.value = state.temperature;
     this.value.textContent = state.temperature ? state.temperature.toFixed(2) : texts.temperatureOff;
-    this.again.hidden = !state.temperature;
-    if (!result?.sentences.length) return this.facts.replaceChildren();
-    const scores = result.sentences.flatMap((sentence) => sentence.scores);
-    const mean = Math.exp(scores.reduce((sum, score) => sum + score, 0) / scores.length);
-    const milliseconds = result.sentences.reduce((sum, sentence) => sum + sentence.milliseconds, 0);
-    const parts = [texts.confidence((100 * mean).toFixed(0)), texts.took(milliseconds.toFixed(0))];
-    this.facts.textContent = parts.join(" · ");
+    this.again.classList.toggle("is-unused", !state.temperature);
   }
 }

@@ -264,6 +264,11 @@ export class Subwords {
   isByte(id) {
     return this.types[id] === PIECE_TYPES.BYTE;
   }
+
+  // Whether it is a byte after the first one of a character.
+  continuesCharacter(id) {
+    return this.isByte(id) && (parseInt(this.pieces[id].slice(3, 5), 16) & 0xc0) === 0x80;
+  }
 }
 
 // Pairs by score, then from left to right: a binary heap.

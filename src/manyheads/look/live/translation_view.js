@@ -3,6 +3,7 @@
 import { element } from "../assets/dom.js";
 import { readableTokens } from "../assets/token_text.js";
 import { logSumExp } from "./search.js";
+import { cleanOutput } from "./sentences.js";
 import { EOS_ID } from "./subwords.js";
 import { takeHead } from "./translator.js";
 
@@ -16,15 +17,23 @@ export class TranslationView {
     const [sourceName, targetName] = page.languageNames();
     this.input = element("textarea", {
       id: "source-text",
-      rows: 2,
+      rows: 1,
       lang: translator.languages.source,
       placeholder: texts.placeholder,
       spellcheck: "false",
-      oninput: () => page.change({ text: this.input.value, sentence: this.findSentenceAtCaret() }),
+      oninput: () => {
+        this.showWords();
+        page.change({ text: this.input.value, sentence: this.findSentenceAtCaret() });
+      },
       onkeyup: () => this.followCaret(),
       onclick: () => this.followCaret(),
     });
     this.input.value = state.text;
+    this.words = element("div", { class: "source-words", "aria-hidden": "true" });
+    this.unknownNote = element("p", { class: "unknown-note", role: "status" });
+    this.clear = element("button", { type: "button", class: "quiet clear", onclick: () => this.clearText() }, texts.clear);
+    this.facts = element("p", { class: "facts", title: texts.confidenceNote });
+    this.readsTitle = element("h2", { class: "name" }, texts.reads);
     this.reads = element("p", { class: "tokens reads", lang: translator.languages.source });
     this.output = element("div", { class: "output", lang: translator.languages.target });
     this.prefix = element("input", {
@@ -49,16 +58,22 @@ export class TranslationView {
       element(
         "div",
         { class: "pane" },
-        element("label", { for: "source-text", class: "name" }, sourceName),
-        this.input,
+        element(
+          "div",
+          { class: "pane-head" },
+          element("label", { for: "source-text", class: "name" }, sourceName),
+          this.clear,
+        ),
+        element("div", { class: "editor" }, this.words, this.input),
+        this.unknownNote,
         this.createExamples(),
-        element("h2", { class: "name" }, texts.reads),
+        this.readsTitle,
         this.reads,
       ),
       element(
         "div",
         { class: "pane target" },
-        element("h2", { class: "name" }, targetName),
+        element("div", { class: "pane-head" }, element("h2", { class: "name" }, targetName), this.facts),
         this.output,
         this.candidatesHint,
         this.candidates,
@@ -72,6 +87,7 @@ export class TranslationView {
       ),
     );
     this.showPrefix();
+    this.showWords();
   }
 
   createExamples() {
@@ -85,7 +101,33 @@ export class TranslationView {
 
   setText(text) {
     this.input.value = text;
+    this.showWords();
     this.page.change({ text, sentence: 0 });
+  }
+
+  clearText() {
+    this.setText("");
+    this.input.focus();
+  }
+
+  // A copy of the text behind the text area, which makes it as high as the text, with unknown words marked. The word
+  // that is being typed is not marked yet.
+  showWords() {
+    const { texts, translator } = this.page;
+    const { value: text, selectionEnd } = this.input;
+    const isTyping = document.activeElement === this.input && selectionEnd === text.length;
+    const unknown = translator.findUnknownWords(text).filter(({ end }) => !(isTyping && end === text.length));
+    const nodes = [];
+    let position = 0;
+    for (const { start, end, word } of unknown) {
+      nodes.push(text.slice(position, start), element("span", { class: "unknown" }, word));
+      position = end;
+    }
+    this.words.replaceChildren(...nodes, `${text.slice(position)}\u200b`); // a last line that is empty has its height
+    const words = [...new Set(unknown.map(({ word }) => word))];
+    const note = words.length ? texts.unknownWords(words.join(", ")) : "";
+    if (this.unknownNote.textContent !== note) this.unknownNote.textContent = note;
+    this.clear.classList.toggle("is-unused", !text);
   }
 
   resetPrefix() {
@@ -118,9 +160,12 @@ export class TranslationView {
   // ---- results
 
   showResult() {
+    this.showWords(); // of the model, which may be another one
     const { page } = this;
     const { result, sentence, texts, translator } = page;
     this.units = [];
+    this.showFacts();
+    this.readsTitle.hidden = !sentence;
     if (!sentence) {
       this.output.replaceChildren(element("p", { class: "empty" }, page.state.text.trim() ? "" : texts.empty));
       this.reads.replaceChildren();
@@ -140,17 +185,41 @@ export class TranslationView {
     this.reads.replaceChildren(...this.sourceTokens);
   }
 
-  createOtherSentence(index) {
-    const { page } = this;
-    const { text } = page.result.sentences[index];
-    return element("button", { type: "button", class: "other", onclick: () => page.selectSentence(index) }, text);
+  // How sure the model is of the whole text, and how long the search took.
+  showFacts() {
+    const { texts, result } = this.page;
+    if (!result.sentences.length) return this.facts.replaceChildren();
+    const scores = result.sentences.flatMap((sentence) => sentence.scores);
+    const percent = 100 * Math.exp(scores.reduce((sum, score) => sum + score, 0) / scores.length);
+    const milliseconds = result.sentences.reduce((sum, sentence) => sum + sentence.milliseconds, 0);
+    const parts = [texts.confidence(texts.percent(percent < 1 ? "<1" : percent.toFixed(0))), texts.took(milliseconds.toFixed(0))];
+    this.facts.textContent = parts.join(" · ");
   }
 
-  // Tokens as text. Bytes of one character are one unit, as is a translation in capitals.
-  createSentence({ ids, text, prefixLength }) {
-    const { target } = this.page.translator;
-    const isPlain = joinSpaces(target.decode(ids)) === joinSpaces(text);
-    const units = isPlain ? groupBytes(target, ids) : [{ steps: ids.map((_, step) => step), text }];
+  // A sentence without the caret: marked where the model doubts, and chosen as a whole.
+  createOtherSentence(index) {
+    const { page } = this;
+    const sentence = page.result.sentences[index];
+    const units = this.listUnits(sentence);
+    const nodes = units.map(({ steps, text }) =>
+      element("span", { class: "other-unit", "data-level": doubtLevel(sentence.scores, steps) }, text.trim()),
+    );
+    return element(
+      "button",
+      { type: "button", class: "other", onclick: () => page.selectSentence(index) },
+      ...joinUnits(units, nodes),
+    );
+  }
+
+  listUnits({ ids, source, isUpper }) {
+    const units = groupBytes(this.page.translator.target, ids);
+    return units.map(({ steps, text }) => ({ steps, text: cleanOutput(text, source, isUpper) }));
+  }
+
+  // Tokens as text. Bytes of one character are one unit.
+  createSentence(sentence) {
+    const { prefixLength } = sentence;
+    const units = this.listUnits(sentence);
     this.units = units.filter((unit) => unit.text.trim()); // a token may be a mere space
     for (const unit of this.units) {
       const [step] = unit.steps;
@@ -166,8 +235,8 @@ export class TranslationView {
         unit.text.trim(),
       );
     }
-    const nodes = units.flatMap(({ text: own, node }) => [own.startsWith(" ") ? " " : "", node ?? ""]);
-    return element("span", { class: "sentence" }, ...nodes);
+    const nodes = units.map(({ node }) => node ?? "");
+    return element("span", { class: "sentence" }, ...joinUnits(units, nodes));
   }
 
   listen(token) {
@@ -180,10 +249,8 @@ export class TranslationView {
   showSteps() {
     const { attention, state } = this.page;
     for (const { steps, node } of attention ? this.units : []) {
-      const probability = Math.exp(Math.min(...steps.map((step) => attention.scores[step])));
-      const level = probability < LOW ? "low" : probability < MEDIUM ? "medium" : "high";
-      node.dataset.level = level;
-      node.title = `${(100 * probability).toFixed(1)} %`;
+      node.dataset.level = doubtLevel(attention.scores, steps);
+      node.title = this.page.texts.percent((100 * leastProbability(attention.scores, steps)).toFixed(1));
       node.setAttribute("aria-pressed", String(steps[0] === state.step));
     }
     this.shade();
@@ -221,12 +288,16 @@ export class TranslationView {
           },
           element("span", { class: "piece", lang: translator.languages.target }, label(id)),
           element("span", { class: "track" }, bar),
-          element("span", { class: "amount" }, `${(100 * probability).toFixed(1)} %`, isChosen ? ` · ${texts.chosen}` : ""),
+          element("span", { class: "amount" }, texts.percent((100 * probability).toFixed(1)), isChosen ? ` · ${texts.chosen}` : ""),
         ),
       );
     });
     const title = element("h2", { class: "name" }, texts.candidatesOf(label(written[step])));
+    const hasFocus = this.candidates.contains(document.activeElement);
     this.candidates.replaceChildren(title, element("ol", {}, ...items));
+    if (!hasFocus) return;
+    const next = this.candidates.querySelector(".chosen") ?? this.candidates.querySelector(".candidate:enabled");
+    next?.focus({ preventScroll: true });
   }
 
   // ---- what a token looks at: the chosen head of cross-attention, or the mean of the last layer
@@ -255,13 +326,28 @@ export class TranslationView {
   }
 }
 
-const joinSpaces = (text) => text.replace(/\s+/g, " ").trim();
+const leastProbability = (scores, steps) => Math.exp(Math.min(...steps.map((step) => scores[step])));
 
-// [{steps, text}]: one unit per token, or per run of bytes.
+function doubtLevel(scores, steps) {
+  const probability = leastProbability(scores, steps);
+  return probability < LOW ? "low" : probability < MEDIUM ? "medium" : "high";
+}
+
+// The nodes of units, with a space before each that begins a word.
+function joinUnits(units, nodes) {
+  const joined = [];
+  units.forEach(({ text }, index) => {
+    if (/^\s/.test(text) && joined.length && joined.at(-1) !== " ") joined.push(" ");
+    if (text.trim()) joined.push(nodes[index]);
+  });
+  return joined;
+}
+
+// [{steps, text}]: one unit per token, or per character that is written as bytes.
 function groupBytes(subwords, ids) {
   const units = [];
   ids.forEach((id, step) => {
-    if (subwords.isByte(id) && units.at(-1)?.isByte) units.at(-1).steps.push(step);
+    if (subwords.continuesCharacter(id) && units.at(-1)?.isByte) units.at(-1).steps.push(step);
     else units.push({ steps: [step], isByte: subwords.isByte(id) });
   });
   for (const unit of units) {

@@ -12,6 +12,7 @@
 // Options: beam (1 is greedy), alpha, maxExtraLength, minLength, temperature (samples), seed, prefix (text) or
 // prefixIds, cuts (heads whose output is zero). By default those that the model was saved with.
 
+import { KnownWords } from "./known_words.js";
 import { ATTENTION_TYPES, Transformer } from "./transformer.js";
 import { findTop, finishSearch, finishSearchInSteps, logSumExp, searchFor } from "./search.js";
 import { cleanOutput, prepareSentence, splitText } from "./sentences.js";
@@ -28,8 +29,8 @@ export class SentenceTooLongError extends RangeError {
 }
 
 export class LiveTranslator {
-  constructor({ name, languages, config, decoding, tensors, weights, subwords, max_length: maxLength, ...walk }) {
-    Object.assign(this, { name, languages, config, maxLength, colors: walk.colors, code: walk.code });
+  constructor({ name, languages, config, decoding, tensors, weights, subwords, max_length: maxLength, ...others }) {
+    Object.assign(this, { name, languages, config, maxLength, colors: others.colors, code: others.code });
     this.decoding = {
       beam: decoding.beam,
       alpha: decoding.alpha,
@@ -40,6 +41,7 @@ export class LiveTranslator {
     this.model = new Transformer(config, readTensors(tensors, decodeBase64(weights)));
     this.source = new Subwords(decodeBase64(subwords.source));
     this.target = subwords.target ? new Subwords(decodeBase64(subwords.target)) : this.source;
+    this.knownWords = others.known_words ? new KnownWords(this.source, others.known_words) : null;
   }
 
   get numWeights() {
@@ -63,6 +65,15 @@ export class LiveTranslator {
   // Sentences and what is between them: [{text, isTranslated}].
   split(text) {
     return splitText(text, (sentence) => this.source.encode(sentence).length < this.maxLength);
+  }
+
+  // Words of a text that the model does not know: [{start, end, word}]. A text in capitals is read as if it had none.
+  findUnknownWords(text) {
+    const unknown = this.knownWords?.findUnknown(text) ?? [];
+    return unknown.filter(({ word }) => {
+      const isUpper = word === word.toUpperCase() && word !== word.toLowerCase();
+      return !(isUpper && this.knownWords.isKnown(word.toLowerCase()));
+    });
   }
 
   join(text, translate, options) {
@@ -104,7 +115,7 @@ export class LiveTranslator {
       return {
         source: text,
         text: cleanOutput(this.target.decode(ids), text, isUpper),
-        ...{ sourceIds, ids, scores, score, prefixLength: prefix.length },
+        ...{ isUpper, sourceIds, ids, scores, score, prefixLength: prefix.length },
         sourceTokens: this.source.listPieces(sourceIds),
         tokens: this.target.listPieces(ids),
         alternatives: hypotheses.slice(1).map((own) => this.target.decode(own.tokens)),

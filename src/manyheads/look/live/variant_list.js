@@ -23,19 +23,23 @@ export class VariantList {
     const hasCuts = state.cuts.size > 0;
     if (hasCuts) wanted.push({ title: texts.withoutCuts, translator });
     for (const other of translators)
-      if (other !== translator) wanted.push({ title: texts.otherModel(other.name), translator: other });
+      if (other !== translator) wanted.push({ title: texts.otherModel(page.nameModel(other)), translator: other });
     const cards = [];
     let whole = null;
     if (page.result.sentences.length) {
       for (const { title, translator: own } of wanted) {
         const { text } = await page.translateText(own, new Set(), signal);
+        const isWhole = hasCuts && own === translator;
+        if (isWhole) whole = text;
+        if (isWhole && text === page.result.text) continue; // showCutEffect says so
         cards.push(this.createCard(title, text));
-        if (hasCuts && own === translator) whole = text;
       }
     }
-    this.node.replaceChildren(...cards);
-    this.node.hidden = !cards.length;
-    page.heads.showCutEffect(whole);
+    page.keepInPlace(() => {
+      this.node.replaceChildren(...cards);
+      this.node.hidden = !cards.length;
+      page.heads.showCutEffect(whole);
+    });
   }
 
   createCard(title, text) {
