@@ -130,5 +130,5 @@ def test_the_verb_reports_and_writes(folder: Path, tmp_path: Path) -> None:  # n
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for out in (tmp_path, tmp_path / "file" / "out"):
-        with pytest.raises(RequestError, match="cannot be written.*: give another path with --out"):
+        with pytest.raises(RequestError, match=r"cannot be written.*: give another path with --out"):
             print_evaluation(None, [], [], out, False, {}, None)  # type: ignore[arg-type]
