@@ -28,7 +28,7 @@ from manyheads.look.training_walk import compare_checkpoints
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-MEETING = "The happy farmer met Martin in the hospital."
+MEETING = "The happy farmer went to the hospital with Martin."
 MEAL = "Paul and the doctor will eat the sandwich in an hour."
 NUM_COLORS = 256
 PARAGRAPH = f"{MEETING}\n{MEAL}"
