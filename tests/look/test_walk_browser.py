@@ -206,6 +206,8 @@ def test_the_diagram_and_its_texts_are_those_of_the_model(
         "paths => paths.filter(path => /H.*V.*H/.test(path.getAttribute('d'))).length"
     )
     assert residuals == (5 if "Add" in after else 0) + 1, "with the line from the encoder to the decoder"
+    order = page.locator(".architecture > *").evaluate_all("parts => parts.map(part => part.classList[0])")
+    assert order.index("wire") > max(n for n, name in enumerate(order) if name == "stack"), "lines are hidden"
     page.locator('[data-block="encoder.self"]').click()
     page.locator(".phases button").nth(1).click()
     assert scores in page.locator(".about-phase").inner_text()

@@ -58,7 +58,8 @@ export class ArchitectureDiagram {
         "font-family": FONT,
         onkeydown: (event) => this.handleKey(event),
       },
-      ...this.createWires(),
+      ...Object.keys(LAYOUT).flatMap((stack) => this.createStackBoxes(stack)),
+      ...this.createWires(), // over the boxes of the stacks, under the blocks
       ...Object.keys(LAYOUT).flatMap((stack) => this.createStack(stack)),
       ...this.createCaptions(),
       this.marker,
@@ -70,17 +71,18 @@ export class ArchitectureDiagram {
     return this.stations.find((station) => station.stack === stack && station.block === block);
   }
 
-  createStack(stack) {
+  // The box around the blocks of a layer, and the edges of those behind it.
+  createStackBoxes(stack) {
     const [top, bottom] = STACK_BOXES[stack];
     const x = COLUMNS[stack] - 10;
     const box = { x, y: top, width: BLOCK_WIDTH + 20, height: bottom - top, rx: 9 };
     const shadows = this.stacks[stack] > 1 ? [5, 2.5].map((d) => ({ ...box, x: x + d, y: top - d })) : [];
+    return [...shadows, box].map((shape) => svgElement("rect", { ...shape, class: "stack" }));
+  }
+
+  createStack(stack) {
     const blocks = Object.keys(LAYOUT[stack]).filter((block) => this.findStation(stack, block));
-    return [
-      ...[...shadows, box].map((shape) => svgElement("rect", { ...shape, class: "stack" })),
-      ...blocks.map((block) => this.createBlock(stack, block)),
-      ...this.createLayerButtons(stack),
-    ];
+    return [...blocks.map((block) => this.createBlock(stack, block)), ...this.createLayerButtons(stack)];
   }
 
   createBlock(stack, block) {
