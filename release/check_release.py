@@ -37,7 +37,9 @@ def find_missing(root: Path) -> list[str]:
         f"CHANGELOG.md has no heading with a date for {release}": re.search(
             DATED_HEADING.format(version=re.escape(release)), changelog, flags=re.M
         ),
-        "pyproject.toml has no [project.urls]: add the address of the repository": project.get("urls"),
+        "[project.urls] of pyproject.toml has no Repository: add its address": project.get("urls", {}).get(
+            "Repository"
+        ),
         f"CITATION.cff does not name version {release}": f"version: {release}\n" in citation,
         "CITATION.cff has no date-released": "date-released:" in citation,
         f"dist/ has not exactly {' and '.join(sorted(names))}: make dist": built == names,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from manyheads.translation import AttentionMaps, Translation
     from manyheads.translator import Translator
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _MODULES = {
     "AttentionMaps": "manyheads.translation",

@@ -207,6 +207,8 @@ def test_a_release_needs_a_final_version_a_dated_changelog_urls_and_distribution
         (tmp_path / "CITATION.cff").write_text(citation)
         return check_release.find_missing(tmp_path)
 
+    paper = "urls = { Paper = 'https://example.org/paper' }\n"
+    assert len(write("1.2.3.dev0", "## 1.2.3 (unreleased)", paper, "version: 1.2.3.dev0\n")) == 6
     assert len(write("1.2.3.dev0", "## 1.2.3 (unreleased)", "", "version: 1.2.3.dev0\n")) == 6
     for name in ("manyheads-1.2.3.tar.gz", "manyheads-1.2.3-py3-none-any.whl"):
         (tmp_path / "dist").mkdir(exist_ok=True)

@@ -398,10 +398,10 @@ def test_unknown_words_are_those_that_python_finds(node: NodeEngine, is_calibrat
     words += ["".join(rng.choices("abcehoksty", k=rng.randrange(1, 9))) for _ in range(200)]
     node.call("loadSubwords", content=base64.b64encode(subwords.model).decode())
     text = " ".join(words)
-    found = node.call("findUnknown", data=pack_known_words(known), text=text)
+    unknown_words = node.call("findUnknown", data=pack_known_words(known), text=text)
     unknown = [words[index] for index in known.find_unknown(words)]
-    assert [entry["word"] for entry in found] == unknown
-    assert all(text[entry["start"] : entry["end"]] == entry["word"] for entry in found)
+    assert [entry["word"] for entry in unknown_words] == unknown
+    assert all(text[entry["start"] : entry["end"]] == entry["word"] for entry in unknown_words)
     assert 3 <= len(unknown) < len(words) - 5
 
 
@@ -409,5 +409,5 @@ def test_marks_around_a_word_are_not_part_of_it(node: NodeEngine) -> None:
     subwords = SubwordTokenizer.train(SENTENCES * 20, SubwordConfig(vocab_size=310))
     node.call("loadSubwords", content=base64.b64encode(subwords.model).decode())
     data = pack_known_words(KnownWords.of(subwords, "en"))
-    found = node.call("findUnknown", data=data, text="‘naïve’ -- (“Ωμ”), I go 'home'.")
-    assert [entry["word"] for entry in found] == ["naïve", "Ωμ"]
+    unknown_words = node.call("findUnknown", data=data, text="‘naïve’ -- (“Ωμ”), I go 'home'.")
+    assert [entry["word"] for entry in unknown_words] == ["naïve", "Ωμ"]

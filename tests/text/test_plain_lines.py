@@ -34,13 +34,13 @@ BINARY = {
 }
 
 
-@pytest.mark.parametrize("kind", BINARY)
-def test_a_binary_file_is_refused(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file_type", BINARY)
+def test_a_binary_file_is_refused(file_type: str, tmp_path: Path) -> None:
     path = tmp_path / "photo"
-    path.write_bytes(BINARY[kind])
+    path.write_bytes(BINARY[file_type])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(DataError, match=rf"photo: is binary, not text \({kind}\): give UTF-8 text"):
+        with pytest.raises(DataError, match=rf"photo: is binary, not text \({file_type}\): give UTF-8 text"):
             list(read_plain_lines(path))
 
 

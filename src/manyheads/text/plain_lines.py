@@ -52,13 +52,15 @@ def check_text(start: bytes, path: Path) -> None:
     has_nul = b"\0" in start
     if has_nul and start.startswith(UTF16_MARKS):
         raise DataError(describe_utf16(path))
-    kind = None
+    file_type = None
     if has_nul or not start.isascii():
-        kind = next((name for signature, name in SIGNATURES.items() if start.startswith(signature)), None)
+        file_type = next(
+            (name for signature, name in SIGNATURES.items() if start.startswith(signature)), None
+        )
     num_control = len(start) - len(start.translate(None, CONTROL_BYTES)) if has_nul else 0
-    if kind or num_control > max(MAX_CONTROL_BYTES, MAX_CONTROL_SHARE * len(start)):
+    if file_type or num_control > max(MAX_CONTROL_BYTES, MAX_CONTROL_SHARE * len(start)):
         raise DataError(
-            f"{path}: is binary, not text ({kind or 'NUL bytes'}): give UTF-8 text, "
+            f"{path}: is binary, not text ({file_type or 'NUL bytes'}): give UTF-8 text, "
             f"or a document such as .docx"
         )
 
