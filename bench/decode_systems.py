@@ -234,13 +234,15 @@ def make_marian_model(config: mh.TransformerConfig, device: str) -> Any:
 
 
 def save_model(folder: Path, config: mh.TransformerConfig, seed: int) -> mh.Transformer:
-    """Save random weights as a model folder. Its subwords are not used."""
+    """Save random weights as a model folder. Its subwords are not used, but as many as the vocabulary."""
     torch.manual_seed(seed)
     model = mh.Transformer(config).eval()
     text = ["the benchmark has ids and no text"] * 4
-    subwords = SubwordTokenizer.train(
-        text, SubwordConfig(vocab_size=20, byte_fallback=False, copy_symbols=False, term_symbols=False)
+    size = SubwordConfig(
+        vocab_size=config.vocab_size, byte_fallback=False, copy_symbols=False, term_symbols=False
     )
+    symbols = [f"<{number}>" for number in range(config.vocab_size - 20)]
+    subwords = SubwordTokenizer.train(text, size, symbols)
     checkpoint.save(
         folder,
         checkpoint.collect_weights(model),

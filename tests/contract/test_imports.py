@@ -101,7 +101,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "train",
         *TRANSLATION,
     },
-    "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
+    # of confidence, the known words
+    "look": {"text", "ops", "model", "checkpoint", "confidence", "evaluate", *TRANSLATION},
     "serve": {  # of train, the log; of confidence, the known words
         "text",
         "search",

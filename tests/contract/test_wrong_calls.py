@@ -8,6 +8,7 @@ import os
 import pkgutil
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -81,6 +82,7 @@ def call(work: Path, arguments: list[str]) -> tuple[int, str]:
             os.dup2(descriptor, 2)
             sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
             sys.argv = ["manyheads", *arguments]
+            warnings.simplefilter("default")  # a command prints them
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(SECONDS)
             cli.main()
