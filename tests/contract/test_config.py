@@ -124,7 +124,7 @@ def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_bytes(b"[model]\nkind = '\xff'")
     with pytest.raises(mh.ConfigError, match="not UTF-8 at byte 16"):
         mh.Config.load(tmp_path / "run.toml")
-    with pytest.raises(mh.ConfigError, match="directory"):
+    with pytest.raises(mh.DataError, match="directory"):  # as for every input file that cannot be read
         mh.Config.load(tmp_path)
 
 
