@@ -8,10 +8,10 @@
 The command is `manyheads translate` as a process, from start to exit, from a file to text. Beside it, in
 turns in the same run: the engine alone, warm, from ids to ids; Hugging Face's generate with the same weights
 on a sample of the sentences, in batches by length, of the size that is fastest; on a CPU, CTranslate2 called
-directly on tokens, with the threads, batch type and size that are fastest on a sample. The tokens of an
-output are those of its text in the model's subwords, end tokens not counted, for all of them. `start-up` is
-the same command on the first line alone. --busy measures everything again beside processes that keep each
-core busy.
+directly on tokens, with the threads, batch type and size that are fastest on a sample, without scores, which
+a confidence needs (--option=--no-confidence compares like with like). The tokens of an output are those of
+its text in the model's subwords, end tokens not counted, for all of them. `start-up` is the same command on
+the first line alone. --busy measures everything again beside processes that keep each core busy.
 """
 
 import argparse
@@ -256,6 +256,7 @@ def describe(arguments: argparse.Namespace, workload: Workload) -> str:
     return (
         f"{arguments.model}: {len(workload.lines):,} lines of {arguments.text.name}, engine "
         f"{arguments.engine} on {arguments.device}, {count_cpus()} cores"
+        + "".join(f", {option}" for option in arguments.option)
     )
 
 
@@ -285,6 +286,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--peer-sentences", type=report.positive_int, help="for Hugging Face, which is slow")
     parser.add_argument("--busy", action="store_true", help="measure again beside a busy process per core")
     parser.add_argument("--profile", action="store_true", help="also profile the host's share by stage")
+    parser.add_argument(
+        "--option", action="append", default=[], help="of the command, such as --option=--no-confidence"
+    )
     parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="also measure the command of this code")
     parser.add_argument("--same-as", type=Path, action="append", help="compare the first 1,000 lines with it")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the command's translations there")
@@ -307,7 +311,9 @@ def make_systems(arguments: argparse.Namespace, workload: Workload, folder: Path
     model, engine, device = arguments.model, arguments.engine, arguments.device
     compute_type = engine.partition(":")[2] or "float32"
     makers: dict[str, Callable[[], System]] = {
-        COMMAND: lambda: Command(COMMAND, model, workload.text, engine, device),
+        COMMAND: lambda: Command(
+            COMMAND, model, workload.text, engine, device, extra=tuple(arguments.option)
+        ),
         OLD: lambda: Command(OLD, model, workload.text, engine, device, arguments.old),
         ENGINE: lambda: EngineAlone(ENGINE, workload, model, engine, device),
         DIRECT: lambda: DirectCTranslate2(DIRECT, workload, model, compute_type, count_cpus()),
