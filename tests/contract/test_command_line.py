@@ -415,7 +415,7 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 sys.path[0] = ""
 from manyheads.cli import app, main
-sys.modules["manyheads.cli.app"].app = lambda **_: sys.exit(signal.getsignal(signal.SIGINT).__name__)
+sys.modules["manyheads.cli.app"].app = lambda **_: {command}
 main()
 """
 
@@ -424,10 +424,10 @@ main()
 def test_an_interrupt_while_modules_are_imported_is_no_traceback(tmp_path: Path, name: str) -> None:
     script = tmp_path / "manyheads" / name
     script.parent.mkdir()
-    script.write_text(INTERRUPTED)
+    script.write_text(INTERRUPTED.format(command="sys.exit(signal.getsignal(signal.SIGINT).__name__)"))
     for module, code, message in (
         ("manyheads.cli.translation", -signal.SIGINT, ""),
-        ("", 1, "default_int_handler\n"),  # the command runs: typer handles KeyboardInterrupt
+        ("", 1, "interrupt\n"),  # the command runs: typer handles KeyboardInterrupt
     ):
         environment = {**os.environ, "INTERRUPTED": module}
         command = [sys.executable, str(script), "models"]
@@ -435,3 +435,19 @@ def test_an_interrupt_while_modules_are_imported_is_no_traceback(tmp_path: Path,
             command, capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path
         )
         assert (done.returncode, done.stderr) == (code, message), module
+
+
+def test_an_interrupt_while_torch_is_imported_exits_without_an_exception(tmp_path: Path) -> None:
+    """Its C++ code ends the process by SIGABRT where an exception passes through."""
+    (tmp_path / "torch.py").write_text(
+        "import os, signal\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    for _ in range(100): pass\n"
+        "except KeyboardInterrupt:\n    os.abort()\n"
+    )
+    script = tmp_path / "manyheads" / "manyheads"
+    script.parent.mkdir()
+    script.write_text(INTERRUPTED.format(command='__import__("torch")'))
+    done = subprocess.run(
+        [sys.executable, str(script), "models"], capture_output=True, timeout=60, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (130, b"")

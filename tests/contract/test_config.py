@@ -120,6 +120,11 @@ def test_a_wrong_file_is_refused_with_its_name_and_the_reason(
     assert str(error.value).startswith(f"{file}: ")
 
 
+def test_an_endless_device_is_no_configuration() -> None:
+    with pytest.raises(mh.DataError, match="/dev/zero: has more than 16,777,216 bytes"):
+        mh.Config.load("/dev/zero")
+
+
 def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_bytes(b"[model]\nkind = '\xff'")
     with pytest.raises(mh.ConfigError, match="not UTF-8 at byte 16"):

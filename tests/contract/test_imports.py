@@ -20,7 +20,7 @@ PRODUCT = {
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "config": {"errors"},
+    "config": {"errors", "atomic_io"},
     "presets": set(),
     "packed": {"errors"},
     "progress": {"errors"},

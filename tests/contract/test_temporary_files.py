@@ -81,7 +81,7 @@ def write_shard(folder: Path) -> str:
 
 WRITERS: list[tuple[str, Callable[[Path], str]]] = [
     (".page.html.part", write_page),
-    ("config.toml.part", write_config),
+    (".config.toml.part", write_config),
     ("log.jsonl.part", write_log),
     (".a.safetensors.part", write_adapter),
     ("0.part", write_part),

@@ -1,5 +1,7 @@
 """Corrections over HTTP: off by default, behind API keys, limited, and never those of another user."""
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,6 +176,17 @@ def test_a_wrong_file_of_keys_is_refused(tmp_path: Path, text: str, message: str
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_api_keys(path)
+
+
+def test_keys_come_from_a_pipe_but_not_from_an_endless_device(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("mina key-of-mina\n",))
+    writer.start()
+    assert read_api_keys(pipe) == {"mina": "key-of-mina"}
+    writer.join()
+    with pytest.raises(ConfigError, match="more than 16,777,216 bytes"):
+        read_api_keys(Path("/dev/zero"))
 
 
 def test_a_file_of_keys_has_a_user_on_each_line(tmp_path: Path, folder: Path) -> None:

@@ -115,9 +115,9 @@ def respond(site: Site, handler: BaseHTTPRequestHandler) -> None:
     handler.send_header("Content-Length", str(len(body) - start + lie))
     handler.end_headers()
     end = details[0] if failure in ("drop", "reset", "stall", "no tag") else len(body)
+    site.sent.append(len(body[start:end]))  # before the client can have received them
     handler.wfile.write(body[start:end])
     handler.wfile.flush()
-    site.sent.append(len(body[start:end]))
     if failure == "stall":
         site.go_on.wait(10)
     if failure == "reset":  # not even a polite end

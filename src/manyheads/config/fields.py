@@ -16,8 +16,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
+from manyheads.atomic_io import read_limited, write_text_atomically
 from manyheads.errors import ConfigError, DataError
 
+MAX_CONFIG_BYTES = 2**24
 MAX_INTEGER = 2**63 - 1  # the largest that TOML guarantees
 
 Value = TypeVar("Value")
@@ -142,7 +144,7 @@ class TomlConfig:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         try:
-            return cls.from_toml(Path(path).read_text(encoding="utf-8-sig"))
+            return cls.from_toml(read_limited(Path(path), MAX_CONFIG_BYTES).decode("utf-8-sig"))
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}") from None
         except UnicodeDecodeError as error:
@@ -154,11 +156,8 @@ class TomlConfig:
         return "\n".join(getattr(self, name).to_toml() for name in self.sections())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a temporary file and rename it, so that nobody reads half a file."""
-        temporary = Path(f"{os.fspath(path)}.part")
-        temporary.unlink(missing_ok=True)  # it may be a link, whose target is not ours to overwrite
-        temporary.write_text(self.to_toml(), encoding="utf-8")
-        temporary.replace(path)
+        """Write the file at once, so that nobody reads half a file."""
+        write_text_atomically(Path(path), self.to_toml())
 
     def override(self, assignments: Iterable[str]) -> Self:
         """Return a copy with some keys changed, each written as `train.steps=2000`."""

@@ -4,9 +4,11 @@ import hmac
 from collections.abc import Mapping
 from pathlib import Path
 
+from manyheads.atomic_io import read_limited
 from manyheads.errors import ConfigError
 from manyheads.memory.database import DEFAULT_SPACE, SPACE_NAME
 
+MAX_API_KEY_BYTES = 2**24
 MISSING_KEY = (
     "corrections need an API key, as users store text: set one with --api-key or MANYHEADS_API_KEY, or "
     "several with --api-keys"
@@ -40,7 +42,7 @@ class ApiKeys:
 def read_api_keys(path: Path) -> dict[str, str]:
     """Read a file of users: a name, white space and a key on each line. Lines with # are comments."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_limited(path, MAX_API_KEY_BYTES).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigError(f"{path}: {reason}") from None

@@ -4,9 +4,11 @@
 they were importing. This module is imported before all other modules of the command line.
 """
 
+import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from manyheads.train.preemption import exit_on_early_signals
 
@@ -25,7 +27,19 @@ def is_command() -> bool:
 def restore_interrupts() -> None:
     """Let Ctrl-C raise KeyboardInterrupt again, which the command line handles."""
     if is_command() and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, interrupt)
+
+
+def interrupt(number: int, frame: Any) -> None:
+    """Raise KeyboardInterrupt, but exit while torch is imported, whose C++ code aborts at an exception."""
+    if is_importing("torch"):
+        os._exit(128 + number)
+    signal.default_int_handler(number, frame)
+
+
+def is_importing(name: str) -> bool:
+    """Return whether a module is being imported."""
+    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
 
 
 # A spawned process has the arguments of its parent, which decides when it stops.
