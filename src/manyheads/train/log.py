@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from manyheads.atomic_io import clear_temporary_file, report_disk_full
 from manyheads.errors import DataError, install_command
+from manyheads.train.event_file import EventFile
 from manyheads.train.metrics import METRIC_FORMATS
 from manyheads.train.timing import STARTUP_STAGES
 
@@ -42,7 +43,7 @@ class RunLog:
     def _open(self, step: int) -> None:
         truncate_log(self.path, step)
         self.file: IO[str] = self.path.open("a", encoding="utf-8")
-        self.tensorboard = open_tensorboard(self.path.parent, step)
+        self.tensorboard = open_event_file(self.path.parent, step)
 
     def rewind(self, step: int) -> None:
         """Remove all entries after a step."""
@@ -61,10 +62,11 @@ class RunLog:
             self.file.write(text)
             self.file.flush()
         if self.tensorboard is not None:
-            scalars = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+            scalars = {
+                f"{event}/{name}": value for name, value in metrics.items() if isinstance(value, int | float)
+            }
             with suppress(OSError):  # log.jsonl has the same numbers
-                for name, value in scalars.items():
-                    self.tensorboard.add_scalar(f"{event}/{name}", value, step)
+                self.tensorboard.add_scalars(scalars, step)
 
     def sync(self) -> None:
         """Wait until every entry is on disk."""
@@ -82,13 +84,12 @@ def finite_or_none(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def open_tensorboard(run_folder: Path, step: int) -> Any:
-    """Return a TensorBoard writer, or None where TensorBoard is not installed."""
+def open_event_file(run_folder: Path, step: int) -> EventFile | None:
+    """Open a file of TensorBoard for the entries after a step; None where TensorBoard is not installed."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        return EventFile(run_folder / "tensorboard", purge_step=step + 1)
     except ImportError:
         return None
-    return SummaryWriter(str(run_folder / "tensorboard"), purge_step=step + 1)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
