@@ -12,6 +12,7 @@ from support.source_tree import ROOT
 OpenPage = Callable[..., Any]
 CHAPTERS = sorted(path.name.removesuffix(".md") for path in (ROOT / "docs" / "book").glob("*.md"))
 PHONE = {"width": 360, "height": 740}
+OWN_NUMBERS = "[data-widget]:not([data-widget$=-of-sentence])"  # tables that do not grow with a sentence
 SERIOUS = {"serious", "critical"}
 
 
@@ -140,6 +141,38 @@ def test_captions_are_whole_on_a_phone(open_page: OpenPage) -> None:
     for caption in page.locator(".widget caption span").all():
         box = caption.bounding_box()
         assert box["x"] + box["width"] <= PHONE["width"], caption.inner_text()
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_tables_of_widgets_are_whole_on_a_laptop(chapter: str, open_page: OpenPage) -> None:
+    page = open_page(f"book/{chapter}", viewport={"width": 1280, "height": 800})
+    wait_for_widgets(page)
+    widths = page.locator(f"{OWN_NUMBERS} .widget-scroll").evaluate_all(
+        "nodes => nodes.map(n => [n.scrollWidth, n.clientWidth])"
+    )
+    assert all(table <= widget for table, widget in widths), widths
+
+
+def test_names_of_rows_stay_where_a_phone_scrolls_a_table(open_page: OpenPage) -> None:
+    page = open_page("book/02-attention", viewport=PHONE)
+    wait_for_widgets(page)
+    table = page.locator("[data-widget=attention-of-sentence] .widget-scroll")
+    name = table.locator("tbody th").first
+    before = name.bounding_box()
+    table.evaluate("node => { node.scrollLeft = node.scrollWidth; }")
+    assert table.evaluate("node => node.scrollLeft") > 20
+    assert name.bounding_box()["x"] == pytest.approx(before["x"], abs=1)
+
+
+@pytest.mark.parametrize("name", ["index.ko", "configuration.ko", "troubleshooting.ko", "configuration"])
+def test_words_in_tables_are_whole_on_a_phone(name: str, open_page: OpenPage) -> None:
+    page = open_page(name, viewport=PHONE)
+    broken = page.evaluate(
+        """() => [...document.querySelectorAll('.md-content td :is(a, code)')]
+            .filter((n) => !/[\\s(),./_=-]/.test(n.textContent) && n.getClientRects().length > 1)
+            .map((n) => n.textContent)"""
+    )
+    assert not broken
 
 
 def test_korean_lines_break_between_words(open_page: OpenPage) -> None:

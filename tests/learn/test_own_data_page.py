@@ -1,11 +1,8 @@
 """Every command of docs/own-data.md runs, in its order, on small files of the names that it uses."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -13,20 +10,15 @@ from pathlib import Path
 import pytest
 
 from manyheads import playground
+from support import document_commands
+from support.document_commands import SMALL, add_options, run_command, write_lines
 from support.server_process import start_server
 from support.source_tree import ROOT
 
 PAGE, KOREAN_PAGE = ROOT / "docs" / "own-data.md", ROOT / "docs" / "own-data.ko.md"
-SMALL = [
-    "model.layers=1", "model.d_model=32", "model.d_ff=64", "model.heads=2", "data.batch_tokens=600",
-    "train.steps=30", "train.warmup=5", "train.checkpoint_every=10", "train.validate_every=15",
-    "train.bleu_sentences=2", "train.card=false",
-]  # fmt: skip
 # What keeps the commands small. Everything else is as the page has it.
-OPTIONS = {
+OPTIONS = document_commands.OPTIONS | {
     "prepare": ["subwords.vocab_size=600"],
-    "adapt": ["train.steps=6", "train.validate_every=3", "--sentences", "8"],
-    "distill": ["--speed-seconds", "0.02", "--vocab-size", "600", "--preset", "student-tiny", *SMALL],
     "learn": ["--seconds", "3", "--sentences", "8", "--max-loss", "100"],
     "backtranslate": ["--workers", "1"],
 }
@@ -65,8 +57,8 @@ def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
 
 def write_files(folder: Path) -> None:
     """Write the files that the page names: pairs of the built-in grammar, its configuration and recipe."""
-    corpus = playground.generate_corpus("en-ko", train=1500, valid=60, test=30, seed=1, words=3)
-    train, sizes = iter(corpus["train"]), {"train": 500, "talks": 260, "captions": 260, "own": 300}
+    corpus = playground.generate_corpus("en-ko", train=1700, valid=60, test=30, seed=1, words=3)
+    train, sizes = iter(corpus["train"]), {"train": 800, "talks": 260, "captions": 260, "own": 300}
     pairs = {name: list(islice(train, size)) for name, size in sizes.items()}
     pairs |= {"valid": corpus["valid"], "test": corpus["test"], "news": list(islice(train, 40))}
     for name, own in pairs.items():
@@ -82,22 +74,9 @@ def write_files(folder: Path) -> None:
     write_lines(folder / "recipe.toml", [line[4:] for line in recipe[1].splitlines()])
 
 
-def write_lines(file: Path, lines: list[str]) -> None:
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
 def run(folder: Path, command: str) -> str:
-    """Run a command of the page in a shell, which expands braces. Return what it prints."""
-    for verb, options in OPTIONS.items():
-        if command.startswith(f"manyheads {verb} ") and not (verb == "prepare" and "reuse_from" in command):
-            command = f"{command} {shlex.join(options)}"
-    own = f'{shlex.quote(sys.executable)} -m manyheads "$@"'
-    done = subprocess.run(
-        ["bash", "-c", f"manyheads() {{ {own}; }}; {command}"], cwd=folder, capture_output=True,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, f"{command}\n{done.stderr.decode()}"
-    return done.stdout.decode()
+    options = {verb: own for verb, own in OPTIONS.items() if verb != "prepare" or "reuse_from" not in command}
+    return run_command(folder, add_options(command, options))
 
 
 def check_results(folder: Path) -> None:

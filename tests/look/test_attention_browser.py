@@ -475,6 +475,22 @@ def test_the_slider_of_training_and_the_views_have_room_on_a_phone(
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize(("size", "highest"), [((1280, 800), 520), ((390, 844), 640)])
+def test_the_step_and_its_translation_stay_in_sight_with_the_lines(
+    open_page: OpenPage, run: Path, tmp_path: Path, size: tuple[int, int], highest: int
+) -> None:
+    source = "She likes the big orange, and we like the pear."
+    path = write_page(compare_checkpoints(run, source, device="cpu"), tmp_path / "page.html")
+    page = open_page(path, viewport={"width": size[0], "height": size[1]})
+    picture = page.locator(".picture svg")
+    assert picture.bounding_box()["y"] < highest, "much of the picture is above the fold"
+    page.evaluate("y => scrollTo(0, y)", picture.bounding_box()["y"] - 200)
+    for part in (".player .play", "[name=snapshot]", ".slider.snapshot output", ".snapshot-translation"):
+        box = page.locator(part).bounding_box()
+        assert 0 <= box["y"] < 120, part
+
+
+@pytest.mark.heavy
 def test_play_goes_through_the_checkpoints_until_the_reader_takes_over(
     open_page: OpenPage, run: Path, tmp_path: Path
 ) -> None:

@@ -349,6 +349,7 @@ def test_a_laptop_shows_heads_at_once(open_page: OpenPage, model: Path, tmp_path
     for shown in (".head", ".picture .token"):
         box = page.locator(shown).first.bounding_box()
         assert box["y"] + box["height"] < 800, f"{shown} is above the fold"
+    assert page.locator(".picture").bounding_box()["y"] < 660, "several lines are above the fold"
 
 
 @pytest.mark.heavy

@@ -177,6 +177,26 @@ def test_the_outline_of_the_text_does_not_cover_the_buttons_above(
             assert box["y"] + box["height"] <= top - outline
 
 
+@pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
+def test_a_phone_shows_a_text_and_its_translation_together(
+    open_page: OpenPage, run_server: Any, locale: str
+) -> None:
+    with run_server() as port:
+        page = open_page(port, viewport={"width": 390, "height": 844}, locale=locale)
+        page.fill("textarea", "one two three four five six seven\none two")
+        page.wait_for_function("() => document.querySelector('.output').textContent.includes('two')")
+        rows = {page.locator(f".choices-row .{name}").bounding_box()["y"] for name in ("from", "to")}
+        assert len(rows) == 1, "the languages are in one row"
+        for name in ("from", "to"):
+            lines = page.locator(f".choices-row .{name}").evaluate(
+                """node => { const range = document.createRange(); range.selectNode(node.firstChild);
+                return range.getClientRects().length; }"""
+            )
+            assert lines == 1, "no name of a language field is broken"
+        output = page.locator(".output").bounding_box()
+        assert output["y"] + 96 <= 760, "three lines of the translation, with room for a longer welcome"
+
+
 def test_a_shared_link_opens_the_page_with_its_text(open_page: OpenPage, run_server: Any) -> None:
     with run_server() as port:
         page = open_page(port, "translate?text=one%20two&source=en&target=ko")

@@ -87,6 +87,7 @@ function softmaxScale() {
             caption: say("weights", "가중치"),
             ...{ columns, rows: names, cells: rows.map(({ weights }) => weights) },
             shade: (row, column) => rows[row].weights[column],
+            format: (weight) => formatNumber(weight, 2), // all eight columns are in sight on a laptop
           }),
           createTable({
             caption: say("of the weights", "가중치의 성질"),

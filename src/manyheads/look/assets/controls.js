@@ -8,11 +8,10 @@ import { VIEWS, allHeads, attentionTypes } from "./view_state.js";
 // `actions` holds change(difference), compareHeads(enabled), changeCompared(index, value), toggleHead(head) and
 // findHead(pattern).
 export function createHeader(data, texts, actions) {
-  const { languages, snapshots } = data;
+  const { languages } = data;
   const rows = [
     ["source", texts.source, data.text.source, languages.source],
     ["target", texts.target, data.text.target, languages.target],
-    ...(snapshots.length > 1 ? [["snapshot-translation", texts.snapshotTranslation, "", languages.target]] : []),
   ];
   return element(
     "header",

@@ -20,9 +20,9 @@ export function createSliders(data, texts, onChange) {
   return element("div", { class: "sliders" }, createSlider("step", texts.step, data.tokens.target.length, setStep));
 }
 
-// Of a run: a slider over its snapshots, and a button that goes through them from the first to the last. Whoever moves
-// the slider takes over. change(difference) sets the state, play(snapshot) shows the next one. A list of elements, which
-// is empty for a single model.
+// Of a run: a slider over its snapshots, a button that goes through them from the first to the last, and what each would
+// have translated. Whoever moves the slider takes over. change(difference) sets the state, play(snapshot) shows the next
+// one. A list of elements, which is empty for a single model.
 export function createPlayer(data, texts, { change, play }) {
   const last = data.snapshots.length - 1;
   if (!last) return [];
@@ -47,7 +47,13 @@ export function createPlayer(data, texts, { change, play }) {
   };
   const button = element("button", { type: "button", class: "play", onclick: start }, texts.play);
   input.addEventListener("input", stop);
-  return [element("div", { class: "player" }, button, slider)];
+  const translation = element(
+    "p",
+    { class: "snapshot-translation" },
+    element("span", { class: "name" }, texts.snapshotTranslation),
+    element("span", { lang: data.languages.target }),
+  );
+  return [element("div", { class: "player" }, button, slider, translation)];
 }
 
 export function updateSliders(root, state, data, texts) {

@@ -76,15 +76,15 @@ export class HeadView {
         element(
           "div",
           { class: "detail" },
-          this.title,
-          this.about,
           element(
             "div",
             { class: "actions" },
+            this.title,
             element("div", { class: "segments", role: "group", "aria-label": texts.view }, ...this.views),
             this.cut,
             this.cutLayer,
           ),
+          this.about,
           this.cutEffect,
           this.container,
           this.status,
