@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from manyheads.errors import EXIT_PREEMPTED, ConfigError
+from manyheads.text.subwords import count_cpus
 from manyheads.train.machines import INTERFACE_VARIABLES, LOOPBACK, Machines
 from manyheads.train.timing import START_VARIABLE, command_start
 
@@ -30,6 +31,7 @@ LAUNCHER_PIPE_VARIABLE = "MANYHEADS_LAUNCHER_PIPE"
 STORE_ADDRESS_VARIABLE, STORE_SOCKET_VARIABLE = "MANYHEADS_STORE_ADDRESS", "MANYHEADS_STORE_SOCKET"
 EXIT_CODE_FILE, STORE_FILE = "code", "store"
 POLL_SECONDS = 0.1
+MIN_CPU_RANKS = 16  # which a machine with fewer cores may start too, for a trial
 FAILURE_GRACE_SECONDS = 30.0  # for the other ranks to end after one has failed
 
 RankProcess = subprocess.Popen[bytes]
@@ -45,6 +47,9 @@ def launch(num_processes: int, arguments: list[str], machines: Machines | None =
     num_gpus = torch.cuda.device_count()
     if 0 < num_gpus < num_processes and "cpu" not in arguments:
         raise ConfigError(f"--gpus is {num_processes}, but this machine has {num_gpus}: lower --gpus")
+    most = max(MIN_CPU_RANKS, count_cpus())
+    if num_processes > most and (not num_gpus or "cpu" in arguments):
+        raise ConfigError(f"--gpus is {num_processes:,}, but on the CPU of this machine it is at most {most}")
     if not num_gpus:
         print(f"no GPU on this machine: {num_processes} processes train on the CPU", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:  # which no other user can open
