@@ -19,7 +19,6 @@ from pathlib import Path
 from types import FrameType
 
 from manyheads.errors import EXIT_PREEMPTED, ConfigError
-from manyheads.text.subwords import count_cpus
 from manyheads.train.machines import INTERFACE_VARIABLES, LOOPBACK, Machines
 from manyheads.train.timing import START_VARIABLE, command_start
 
@@ -43,6 +42,8 @@ def launch(num_processes: int, arguments: list[str], machines: Machines | None =
     With `machines`, this one runs its part of the ranks.
     """
     import torch  # only here: a rank watches the launcher before it imports torch
+
+    from manyheads.text.subwords import count_cpus
 
     num_gpus = torch.cuda.device_count()
     if 0 < num_gpus < num_processes and "cpu" not in arguments:
