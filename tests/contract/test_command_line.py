@@ -46,6 +46,15 @@ def test_a_command_whose_reader_is_gone_ends_with_0_and_says_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_an_error_is_one_line_that_a_terminal_only_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names in messages may come from elsewhere, such as that of a file in a manifest."""
+    from manyheads.cli.app import exit_with_error
+
+    with pytest.raises(SystemExit):
+        exit_with_error("has no a\x1b]0;title\x07\nb\r\u202e\x9bc 나", 3)
+    assert capsys.readouterr().err == "manyheads: has no a\\x1b]0;title\\x07 b \\u202e\\x9bc 나\n"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["inspect", "--help"]])
 def test_help_and_version_exit_with_0(arguments: list[str]) -> None:
     done = manyheads(*arguments)

@@ -210,3 +210,44 @@ def test_a_fifo_in_place_of_an_array_is_refused(data: Path) -> None:
             read_all(data)
         (data / name).unlink()
         (data / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"PK\x03\x04" + bytes(200),
+        *(
+            b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+            for header in (
+                b"{'descr': '<u2', 'fortran_order': False, 'shape': (%d,), }\n" % length
+                for length in (2**62, 2**65)
+            )
+        ),
+    ],
+    ids=["zip", "2**62", "2**65"],
+)
+def test_an_array_with_an_impossible_header_is_refused(data: Path, content: bytes) -> None:
+    (data / "train.source.tokens.npy").write_bytes(content)
+    edit_manifest(data)
+    with pytest.raises(mh.DataError, match="not a token array"):
+        read_all(data)
+
+
+@pytest.mark.parametrize("name", ["valid.en", "valid.ko"])
+@pytest.mark.parametrize("text", ["", "a\n", "a\n" * 500])
+def test_texts_with_other_lines_than_pairs_are_refused(data: Path, name: str, text: str) -> None:
+    (data / name).write_text(text)
+    edit_manifest(data)
+    with pytest.raises(mh.DataError, match=r"valid has .* lines and 7 pairs"):
+        Store.open(data).read_text("valid")
+
+
+def test_a_fifo_in_place_of_the_record_of_the_verification_is_left_alone(data: Path) -> None:
+    os.mkfifo(data / VERIFIED)
+    reader = os.open(data / VERIFIED, os.O_RDONLY | os.O_NONBLOCK)  # else the code before would wait
+    try:
+        read_all(data)
+        assert os.read(reader, 100) == b""
+    finally:
+        os.close(reader)
+    assert (data / VERIFIED).is_fifo()

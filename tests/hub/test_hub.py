@@ -18,7 +18,7 @@ from manyheads.hub.card import format_readme, parse_readme
 from manyheads.hub.pull import pull_model
 from manyheads.hub.push import push_model
 from manyheads.hub.repository import Repository, open_client, parse_repository
-from support.hub_server import TOKEN, HubServer
+from support.hub_server import TOKEN, Exchange, HubServer
 from support.random_adapter import save_random_adapter
 from support.untrained_model import save_untrained_model
 
@@ -304,6 +304,75 @@ def test_a_server_that_fails_or_is_gone_is_one_error(
 def test_an_endpoint_must_be_a_url() -> None:
     with pytest.raises(RequestError, match="https://"):
         open_client("huggingface.co")
+
+
+@pytest.mark.parametrize(
+    "name", ["manyheads.json", "weights.safetensors", "README.md", "adapters/captions.safetensors"]
+)
+def test_a_download_ends_at_the_size_that_the_server_states(
+    hub: HubServer, model: Path, tmp_path: Path, name: str
+) -> None:
+    save_random_adapter(model, "captions")
+    push(hub, model)
+    hub.endless_paths.add(f"/{name}")
+    with pytest.raises(CheckpointError, match=r"sends more than the [\d,]+ bytes that it states"):
+        pull(hub, tmp_path / "models" / "copy")
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+LISTINGS: list[Any] = [
+    [],
+    None,
+    5,
+    {"id": NAME, "sha": "0" * 40, "siblings": "abc"},
+    {"id": NAME, "sha": "0" * 40, "siblings": [5]},
+    {"id": NAME, "sha": "0" * 40, "siblings": [{"rfilename": ["x"], "size": 1}]},
+    *(
+        {"id": NAME, "sha": "0" * 40, "siblings": [{"rfilename": "manyheads.json", "size": size}]}
+        for size in ("5", [1], -1, 2.5, True)
+    ),
+    {"id": NAME, "sha": "0" * 40, "siblings": [], "lastModified": 5},
+    *({"id": NAME, "sha": sha, "siblings": []} for sha in (None, "", "../x", "0" * 100_000, 5.5)),
+]
+
+
+@pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: str(listing)[-40:])
+def test_a_listing_of_another_form_is_one_error(hub: HubServer, tmp_path: Path, listing: Any) -> None:
+    hub.answers["/api/models/"] = listing
+    with pytest.raises(DataError, match=r"not a response of the Hub"):
+        pull(hub, tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["/api/repos/create", "/preupload/", "/info/lfs", "/commit/"])
+@pytest.mark.parametrize("answer", [[], None, 5])
+def test_an_answer_of_another_form_to_a_push_is_one_error(
+    hub: HubServer, model: Path, path: str, answer: Any
+) -> None:
+    hub.answers[path] = answer
+    with pytest.raises(DataError, match=r"not a response of the Hub"):
+        push(hub, model)
+
+
+@pytest.mark.parametrize("endpoint", ["http://\n", "http://x/\x1b[31m", "https://a b", "http:///x"])
+def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
+    with pytest.raises(RequestError, match="--endpoint is"):
+        open_client(endpoint)
+
+
+def test_a_file_of_another_size_is_one_error_of_ours(
+    hub: HubServer, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(hub, model)
+    send = Exchange.send
+
+    def send_with_size(exchange: Exchange, status: int, answer: Any, headers: Any = None) -> None:
+        extra = {"X-Linked-Size": "5"} if exchange.path.endswith("weights.safetensors") else {}
+        send(exchange, status, answer, {**(headers or {}), **extra})
+
+    monkeypatch.setattr(Exchange, "send", send_with_size)
+    with pytest.raises(DataError, match="Consistency check failed"):
+        pull(hub, tmp_path / "copy")
 
 
 # ---- the card

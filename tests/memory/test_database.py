@@ -131,6 +131,27 @@ def test_a_hostile_file_is_refused_before_its_rows_are_used(
         database.add("a", [("x", "y")], "me")
 
 
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_a_fifo_or_a_link_in_place_of_a_journal_is_refused(database: CorrectionDatabase, suffix: str) -> None:
+    """SQLite would wait for a FIFO, which this one, opened for writing, does not make it do here."""
+    database.add("a", [("x", "y")], "me")
+    database.close()
+    journal = database.path.with_name(f"{database.path.name}{suffix}")
+    os.mkfifo(journal)
+    writer = os.open(journal, os.O_RDWR)
+    try:
+        with pytest.raises(DataError, match="remove it"):
+            database.list_corrections("a")
+    finally:
+        os.close(writer)
+    journal.unlink()
+    journal.symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="remove it"):
+        database.list_corrections("a")
+    journal.unlink()
+    assert len(database.list_corrections("a")) == 1
+
+
 def test_an_error_is_reported_where_sqlite_has_taken_the_transaction_back(
     database: CorrectionDatabase,
 ) -> None:

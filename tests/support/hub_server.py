@@ -5,11 +5,13 @@ import hashlib
 import json
 import re
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 TOKEN = "hf_test"
+MAX_ENDLESS_CHUNKS = 64  # of a MiB: enough for a test
 LARGE = (".safetensors", ".model")  # stored by LFS, as the Hub's .gitattributes says
 
 
@@ -24,6 +26,8 @@ class HubServer:
         self.requests: list[tuple[str, str]] = []
         self.broken_paths: set[str] = set()  # the server fails on these
         self.states_sizes = True
+        self.answers: dict[str, Any] = {}  # by a part of a path: what is sent instead, as JSON
+        self.endless_paths: set[str] = set()  # the bodies of these never end
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -86,6 +90,11 @@ class Exchange:
     def respond(self) -> None:
         if any(path in self.path for path in self.hub.broken_paths):
             return self.send(500, {"error": "broken"})
+        for path, answer in self.hub.answers.items():
+            if path in self.path:
+                return self.send(200, answer)
+        if any(path in self.path for path in self.hub.endless_paths):
+            return self.send_endless_file()
         if match := re.fullmatch(r"/lfs/([0-9a-f]{64})", self.path):
             self.hub.blobs[match[1]] = self.body
             return self.send(200, {})
@@ -105,6 +114,17 @@ class Exchange:
         self.handler.end_headers()
         if self.handler.command != "HEAD":
             self.handler.wfile.write(content)
+
+    def send_endless_file(self) -> None:
+        self.handler.send_response(200)
+        headers = {"ETag": '"tag"', "X-Repo-Commit": "0" * 40, "Transfer-Encoding": "chunked"}
+        for name, value in headers.items():
+            self.handler.send_header(name, value)
+        self.handler.end_headers()
+        self.handler.close_connection = True
+        with suppress(OSError):  # the client has gone
+            for _ in range(MAX_ENDLESS_CHUNKS if self.handler.command == "GET" else 0):
+                self.handler.wfile.write(b"100000\r\n" + bytes(2**20) + b"\r\n")
 
     # ---- routes
 

@@ -231,3 +231,29 @@ def test_a_calibration_with_impossible_numbers_is_refused(folder: Path, name: st
     safetensors.numpy.save_file(changed, folder / checkpoint.CONFIDENCE)
     edit_manifest(folder)
     assert all("calibrat" in message for message in load_with_both_engines(folder))
+
+
+def test_a_message_of_sentencepiece_that_is_not_utf8_is_one_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names a wrong piece by its bytes."""
+
+    def refuse(*_: object) -> None:
+        b"\xbe is already defined".decode()
+
+    monkeypatch.setattr("sentencepiece.SentencePieceProcessor.LoadFromSerializedProto", refuse)
+    with pytest.raises(mh.DataError, match="not a SentencePiece model, or damaged"):
+        SubwordTokenizer.load(folder / "subwords.model")
+
+
+def test_a_model_that_ctranslate2_cannot_load_is_one_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one whose int8 scales are all zero."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("variable encoder/layer_1/weight_scale not found")
+
+    monkeypatch.setattr("ctranslate2.Translator", refuse)
+    with pytest.raises(mh.CheckpointError, match=r"CTranslate2 cannot load it \(variable"):
+        mh.load(folder, engine="ctranslate2", device="cpu")

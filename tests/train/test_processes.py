@@ -15,6 +15,8 @@ import torch
 
 import manyheads as mh
 from manyheads import checkpoint
+from manyheads.train import launcher
+from manyheads.train.machines import Machines
 from manyheads.train.run import train
 from support.small_run import are_identical, make_config, read_entries, read_losses, read_weights
 
@@ -189,3 +191,40 @@ def test_sigterm_in_the_first_seconds_exits_with_75(data: Path, tmp_path: Path, 
     assert child.returncode == 75, errors
     assert "Traceback" not in errors
     assert "stopped" in errors
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "256.1.1.1:1",
+            "127.1:1",
+            "[::1]:1",
+            "a b:1",
+            "\x1b[31m:1",
+            "http://x:1",
+            "a..b:1",
+            ".:1",
+            "-:1",
+            "%:1",
+        ),
+        *(f"{'x' * 64}:1", f"{'a.' * 150}b:1", "ü:1", "127.0.0.1:\u0663", "127.0.0.1:0", "127.0.0.1:65536"),
+    ],
+)
+def test_an_address_that_no_machine_can_have_is_refused_at_once(address: str) -> None:
+    with pytest.raises(mh.ConfigError, match="--address is"):
+        Machines.parse(2, 0, address)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:29500", "node-1.cluster.local:1", "gpu_2:65535", "a.b.:80"])
+def test_an_address_that_a_machine_can_have_is_accepted(address: str) -> None:
+    machines = Machines.parse(2, 0, address)
+    assert machines is not None
+    assert machines.address == address
+
+
+def test_more_processes_than_a_machine_can_run_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "start_ranks", lambda *_: pytest.fail("started"))
+    for number in (10_000, 10**19):
+        with pytest.raises(mh.ConfigError, match=r"--gpus is 10,000.*at most"):
+            launcher.launch(number, ["run.toml", "--device", "cpu"])

@@ -19,6 +19,7 @@ from manyheads.errors import ManyheadsError, is_out_of_memory
 from manyheads.train.early_exit import restore_interrupts
 
 WAIT_POLICY = "passive"  # of OpenMP's threads, unless the environment sets one
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # not to be printed
 GC_THRESHOLD = 50_000  # new objects between collections; 700, the default, costs a tenth of importing torch
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, or of the copy that typer has
@@ -191,8 +192,14 @@ def exit_with_error(message: str, code: int) -> None:
 
         is_reporting_rank = record_exit_code(code)
     if is_reporting_rank:
-        print(f"manyheads: {localize_error(message)}", file=sys.stderr)
+        print(f"manyheads: {escape_control_characters(localize_error(message))}", file=sys.stderr)
     sys.exit(code)
+
+
+def escape_control_characters(message: str) -> str:
+    """Return a message as one line that a terminal only prints: names in it may come from elsewhere."""
+    line = " ".join(part for part in message.splitlines() if part)
+    return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), line)
 
 
 def print_version(requested: bool) -> None:

@@ -121,8 +121,11 @@ def is_verified(folder: Path, sha256: str, names: list[str]) -> bool:
 
 def remember_verified(folder: Path, sha256: str, names: list[str]) -> None:
     """Write down what the files of a folder are like. In a folder that is read-only, nothing is written."""
+    path = folder / VERIFIED
+    if path.exists() and not path.is_file():  # a FIFO, which nobody reads from, or a device
+        return
     with suppress(OSError):
-        write_text_atomically(folder / VERIFIED, json.dumps(describe_files(folder, sha256, names)))
+        write_text_atomically(path, json.dumps(describe_files(folder, sha256, names)))
 
 
 def describe_files(folder: Path, sha256: str, names: list[str]) -> dict[str, Any]:

@@ -223,6 +223,12 @@ class Store:
         source, target = (
             self._read_lines(split, code) for code in (self.source_language, self.target_language)
         )
+        num_pairs = self.manifest["splits"][split]["pairs"]
+        if not len(source) == len(target) == num_pairs:
+            raise DataError(
+                f"{self.folder}: {split} has {len(source):,} source lines, {len(target):,} target lines and "
+                f"{num_pairs:,} pairs in {MANIFEST}: prepare the data again"
+            )
         return source, target
 
     def _read_lines(self, split: str, language: str) -> list[str]:
@@ -244,7 +250,17 @@ def measure_supported_length(offsets: NDArray[np.integer[Any]]) -> int:
 
 def load_mapped_array(path: str) -> NDArray[Any]:
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError, RecursionError, MemoryError) as error:
+        with np.errstate(all="ignore"):  # of a shape that overflows, which is an error below
+            array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        SyntaxError,
+        TypeError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise DataError(f"{path}: not a token array ({error}): prepare the data again") from None
     return array

@@ -1,7 +1,10 @@
 """From a repository of the Hub to a model folder, which is verified before it gets its name."""
 
+import inspect
+import re
 import shutil
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ from manyheads import checkpoint
 from manyheads.atomic_io import MAX_MANIFEST_BYTES, atomic_directory, report_disk_full
 from manyheads.checkpoint.adapters import ADAPTER_NAME, SUFFIX
 from manyheads.checkpoint.manifest import ADAPTERS
-from manyheads.errors import CheckpointError, RequestError
+from manyheads.errors import CheckpointError, RequestError, install_command
 from manyheads.hub.card import parse_readme
 from manyheads.hub.push import README
 from manyheads.hub.repository import Repository, open_client, report_hub_errors
@@ -17,6 +20,7 @@ from manyheads.progress import Progress
 
 MAX_CARD_BYTES = 2**20
 REPLACEABLE = (checkpoint.MODEL_CARD, ADAPTERS)  # beside listed files; corrections of users are not
+COMMIT = re.compile(r"[0-9A-Za-z]{1,64}")
 CLIENT_CACHE = ".cache"  # huggingface_hub's notes about a folder that it downloads to
 
 
@@ -37,14 +41,24 @@ class RemoteModel:
     def __init__(self, client: Any, repository: Repository) -> None:
         with report_hub_errors(repository, client.endpoint):
             info = client.model_info(repository.id, revision=repository.revision, files_metadata=True)
-        self.client, self.repository, self.commit = client, repository, str(info.sha)
-        self.sizes: dict[str, int | None] = {file.rfilename: file.size for file in info.siblings or []}
+            if not COMMIT.fullmatch(info.sha or ""):
+                raise ValueError(f"its commit is {info.sha!r:.80}")
+            self.client, self.repository, self.commit = client, repository, str(info.sha)
+            self.sizes = list_sizes(info.siblings or [])
 
     def download(self, name: str, folder: Path) -> Path:
-        """Download a file of this commit, even if the branch has moved on."""
+        """Download a file of this commit, even if the branch has moved on, and no more than its size."""
+        if "tqdm_class" not in inspect.signature(self.client.hf_hub_download).parameters:
+            raise RequestError(f"huggingface_hub is too old to limit downloads: {install_command('hub')} -U")
+        size = self.sizes[name]
+        assert size is not None  # it was checked
         with report_hub_errors(self.repository, self.client.endpoint):
             path = self.client.hf_hub_download(
-                self.repository.id, name, revision=self.commit, local_dir=str(folder)
+                self.repository.id,
+                name,
+                revision=self.commit,
+                local_dir=str(folder),
+                tqdm_class=limit_download(f"{self.repository.id}: {name}", size),
             )
         return Path(path)
 
@@ -56,6 +70,38 @@ class RemoteModel:
             raise CheckpointError(
                 f"{self.repository.id}: {name} has {size:,} bytes, but at most {max_bytes:,} are read"
             )
+
+
+def list_sizes(files: list[Any]) -> dict[str, int | None]:
+    """Return the size of each file of a repository; None where it is not stated."""
+    sizes: dict[str, int | None] = {}
+    for file in files:
+        name, size = file.rfilename, file.size
+        if type(name) is not str or not (size is None or (type(size) is int and size >= 0)):
+            raise ValueError(f"it lists {str(name)[:80]!r} with the size {str(size)[:80]!r}")
+        sizes[name] = size
+    return sizes
+
+
+def limit_download(where: str, max_bytes: int) -> type:
+    """Return a progress bar for the client, which ends a download of more bytes than stated."""
+    bar: Any = import_module("tqdm").tqdm  # which the client needs too
+
+    class DownloadLimit(bar):  # type: ignore[misc]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self.num_bytes = 0
+            options.pop("name", None)  # of the client's own bars
+            super().__init__(*args, **{**options, "disable": True})
+
+        def update(self, n: float | None = 1) -> bool | None:
+            self.num_bytes += int(n or 0)
+            if self.num_bytes > max_bytes:
+                raise CheckpointError(
+                    f"{where}: the server sends more than the {max_bytes:,} bytes that it states"
+                )
+            return None
+
+    return DownloadLimit
 
 
 def pull_model(

@@ -40,8 +40,10 @@ def parse_repository(text: str) -> Repository:
 
 def open_client(endpoint: str | None) -> Any:
     """Return huggingface_hub's client of an endpoint; by default that of HF_ENDPOINT, or huggingface.co."""
-    if endpoint is not None and not re.match(r"https?://[^/]", endpoint):
-        raise RequestError(f"--endpoint is {endpoint!r}, but must begin with https:// or http://")
+    if endpoint is not None and not re.fullmatch(r"https?://[!-.0-~][!-~]*", endpoint):
+        raise RequestError(
+            f"--endpoint is {endpoint!r}, but must be a URL that begins with https:// or http://"
+        )
     try:
         from huggingface_hub import HfApi
     except ImportError:
@@ -56,6 +58,7 @@ def open_client(endpoint: str | None) -> Any:
 def report_hub_errors(repository: Repository, endpoint: str) -> Iterator[None]:
     """Raise what the client raises as one of our errors."""
     errors: Any = import_module("huggingface_hub.errors")
+    http: Any = import_module(errors.HTTPError.__module__.partition(".")[0])  # the client's HTTP library
     where = f"{repository.id} on {endpoint}"
     access = "check the name; if it is private, log in (`hf auth login`) or set HF_TOKEN"
     try:
@@ -83,8 +86,12 @@ def report_hub_errors(repository: Repository, endpoint: str) -> Iterator[None]:
         raise DataError(
             f"{where}: {get_first_line(error)} {get_first_line(error.__cause__ or error)}"
         ) from None
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, http.InvalidURL) as error:
         raise DataError(f"{where}: not a response of the Hub: {get_first_line(error)}") from None
+    except OSError as error:
+        if error.errno is not None:  # of the disk
+            raise
+        raise DataError(f"{where}: {get_first_line(error)}") from None
 
 
 def get_first_line(error: BaseException) -> str:

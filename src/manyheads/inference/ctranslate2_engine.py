@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.checkpoint.shortlist import read_shortlist
 from manyheads.config import EOS_ID, DecodingConfig
-from manyheads.errors import DataError, RequestError, install_command
+from manyheads.errors import CheckpointError, DataError, RequestError, install_command, is_out_of_memory
 from manyheads.inference.batching import RequestWindow, group_by_tokens
 from manyheads.inference.conversion import VOCABULARY_MAP, read_conversion, read_pieces
 from manyheads.inference.ctranslate2_alignment import align_pieces
@@ -97,14 +97,21 @@ class CTranslate2Engine:
         if (folder / VOCABULARY_MAP).exists():
             vocab_sizes = len(self._source_pieces), len(self._target_pieces)
             self._shortlist = read_shortlist(folder, *vocab_sizes)
-        self._translator = import_ctranslate2().Translator(
-            os.fspath(folder),
-            device="cpu",
-            compute_type=compute_type,
-            inter_threads=self.threads,
-            intra_threads=1,
-            max_queued_batches=-1,  # as many as the calls bring
-        )
+        try:
+            self._translator = import_ctranslate2().Translator(
+                os.fspath(folder),
+                device="cpu",
+                compute_type=compute_type,
+                inter_threads=self.threads,
+                intra_threads=1,
+                max_queued_batches=-1,  # as many as the calls bring
+            )
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            raise CheckpointError(
+                f"{folder}: CTranslate2 cannot load it ({error}): use --engine torch"
+            ) from None
 
     @property
     def capabilities(self) -> Capabilities:

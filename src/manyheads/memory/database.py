@@ -12,6 +12,7 @@ import getpass
 import os
 import re
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from manyheads.errors import DataError, RequestError, ResourceError
 DEFAULT_SPACE = "default"
 SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 FORMAT = 1
+JOURNALS = ("-journal", "-wal", "-shm")  # what SQLite may read beside a file
 APPLICATION_ID = 0x4D48434D  # "MHCM", which marks the file as ours
 BUSY_SECONDS = 10.0  # for another process to finish its write
 MAX_TEXT_CHARACTERS = 100_000  # of a side of a correction
@@ -230,6 +232,10 @@ def identify_file(path: Path) -> tuple[int, int] | None:
 
 def open_connection(path: Path, create: bool) -> sqlite3.Connection:
     """Open the file, take back what a killed process left incomplete, and check that it is ours."""
+    for suffix in JOURNALS:  # SQLite would wait for a FIFO without an end
+        journal = path.with_name(f"{path.name}{suffix}")
+        if os.path.lexists(journal) and not stat.S_ISREG(journal.lstat().st_mode):
+            raise DataError(f"{journal}: is not a file, but a FIFO, a device, a link or a folder: remove it")
     mode = "rwc" if create else "rw" if os.access(path, os.W_OK) else "ro"
     connection = sqlite3.connect(
         f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}",

@@ -62,7 +62,7 @@ class SubwordTokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-        except RuntimeError:
+        except (RuntimeError, ValueError):  # a piece that is not UTF-8 is a ValueError
             raise DataError(f"{name}: not a SentencePiece model, or damaged") from None
         ids, expected = self._get_special_ids(), (UNK_ID, BOS_ID, EOS_ID)
         if ids != expected:

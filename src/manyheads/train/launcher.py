@@ -30,6 +30,7 @@ LAUNCHER_PIPE_VARIABLE = "MANYHEADS_LAUNCHER_PIPE"
 STORE_ADDRESS_VARIABLE, STORE_SOCKET_VARIABLE = "MANYHEADS_STORE_ADDRESS", "MANYHEADS_STORE_SOCKET"
 EXIT_CODE_FILE, STORE_FILE = "code", "store"
 POLL_SECONDS = 0.1
+MIN_CPU_RANKS = 16  # which a machine with fewer cores may start too, for a trial
 FAILURE_GRACE_SECONDS = 30.0  # for the other ranks to end after one has failed
 
 RankProcess = subprocess.Popen[bytes]
@@ -42,9 +43,14 @@ def launch(num_processes: int, arguments: list[str], machines: Machines | None =
     """
     import torch  # only here: a rank watches the launcher before it imports torch
 
+    from manyheads.text.subwords import count_cpus
+
     num_gpus = torch.cuda.device_count()
     if 0 < num_gpus < num_processes and "cpu" not in arguments:
         raise ConfigError(f"--gpus is {num_processes}, but this machine has {num_gpus}: lower --gpus")
+    most = max(MIN_CPU_RANKS, count_cpus())
+    if num_processes > most and (not num_gpus or "cpu" in arguments):
+        raise ConfigError(f"--gpus is {num_processes:,}, but on the CPU of this machine it is at most {most}")
     if not num_gpus:
         print(f"no GPU on this machine: {num_processes} processes train on the CPU", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:  # which no other user can open

@@ -1,6 +1,7 @@
 """Several machines in one run: ranks meet where the first listens, on the address given and no other."""
 
 import os
+import re
 import socket
 import struct
 import time
@@ -14,6 +15,8 @@ INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of Linux
 RESOLVE_SECONDS = 300.0  # for the name of a machine that is starting
 RESOLVE_WAIT = 1.0
+HOST_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+MAX_HOST_CHARACTERS = 253
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,12 @@ class Machines:
         if index >= number:
             raise ConfigError(f"--machine is {index}, but must be less than --machines, which is {number}")
         host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-            raise ConfigError(f"--address is {address!r}, but must be HOST:PORT, such as 10.0.0.1:29500")
+        is_port = re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16
+        if not is_host(host) or not is_port:
+            raise ConfigError(
+                f"--address is {address[:300]!r}, but must be HOST:PORT, such as 10.0.0.1:29500 or "
+                f"node-1:29500"
+            )
         return cls(number, index, host, int(port))
 
     @property
@@ -60,6 +67,17 @@ class Machines:
             return {}
         interface = find_interface(find_own_address(resolve(self.host), self.port))
         return {name: os.environ.get(name, interface) for name in INTERFACE_VARIABLES}
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text can be the name of a machine or an IPv4 address.
+
+    To wait for another one, as for a machine that is starting, would be in vain.
+    """
+    labels = text.removesuffix(".").split(".")
+    if labels[-1].isdecimal():
+        return len(labels) == 4 and all(label.isdecimal() and int(label) < 256 for label in labels)
+    return len(text) <= MAX_HOST_CHARACTERS and all(map(HOST_LABEL.fullmatch, labels))
 
 
 def resolve(host: str) -> str:
