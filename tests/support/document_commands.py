@@ -9,8 +9,8 @@ from pathlib import Path
 
 SMALL = [
     "model.layers=1", "model.d_model=32", "model.d_ff=64", "model.heads=2", "data.batch_tokens=600",
-    "train.steps=30", "train.warmup=5", "train.checkpoint_every=10", "train.validate_every=15",
-    "train.bleu_sentences=2", "train.card=false",
+    "train.steps=150", "train.warmup=20", "train.learning_rate=5e-3", "train.schedule=linear",
+    "train.checkpoint_every=50", "train.validate_every=75", "train.bleu_sentences=2", "train.card=false",
 ]  # fmt: skip
 OPTIONS = {
     "adapt": ["train.steps=6", "train.validate_every=3", "--sentences", "8"],
