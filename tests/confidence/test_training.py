@@ -7,6 +7,7 @@ import pytest
 
 import manyheads as mh
 from manyheads import checkpoint, load, playground
+from manyheads.data.store import Store
 from manyheads.demo import prepare_corpus
 from manyheads.errors import CheckpointError
 from manyheads.train.calibrate import calibrate_model
@@ -71,3 +72,12 @@ def test_a_model_is_calibrated_with_its_own_data_only(data: Path, tmp_path: Path
     prepare_corpus(tmp_path / "other", "en-de", corpus, 500)
     with pytest.raises(CheckpointError, match="other subwords"):
         calibrate_model(model, tmp_path / "other" / "data", "cpu", lambda stage, done, total: None)
+
+
+def test_blank_sources_are_nothing_to_calibrate_with(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(make_config(data, calibrate=False), tmp_path / "run", device="cpu")
+    monkeypatch.setattr(Store, "read_text", lambda store, split: ([" "] * 40, ["."] * 40))
+    with pytest.raises(mh.DataError, match="0 validation pairs with text of at most"):
+        calibrate_model(tmp_path / "run" / "model", data, "cpu", lambda *_: None)

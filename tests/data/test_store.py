@@ -437,3 +437,15 @@ def test_a_fifo_or_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> No
     os.close(reader)
     with pytest.raises(IsADirectoryError):
         write_bytes_atomically(tmp_path, b"text")
+
+
+def test_scores_are_of_the_test_set_or_else_of_the_validation_set(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(data)
+    assert store.read_test_set() == ("test", *store.read_text("test"))
+    monkeypatch.delitem(store.manifest["splits"], "test")
+    assert store.read_test_set() == ("valid", *store.read_text("valid"))
+    monkeypatch.setattr(Store, "read_text", lambda store, split: ([], []))
+    with pytest.raises(mh.DataError, match="valid has no pairs"):
+        store.read_test_set()

@@ -174,8 +174,7 @@ def read_test_set(model: Path, source: Path, references: list[Path]) -> tuple[li
 
         store = Store.open(source)
         store.verify_once()
-        split = "test" if "test" in store.splits else "valid"
-        sources, targets = store.read_text(split)
+        _, sources, targets = store.read_test_set()
         return sources, [targets]
     from manyheads.bulk.model_files import read_languages
 

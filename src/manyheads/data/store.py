@@ -231,6 +231,14 @@ class Store:
             )
         return source, target
 
+    def read_test_set(self) -> tuple[str, list[str], list[str]]:
+        """Return the split to report scores of, test or else valid, and its source and target lines."""
+        split = "test" if "test" in self.splits else "valid"
+        sources, targets = self.read_text(split)
+        if not sources:
+            raise DataError(f"{self.folder}: {split} has no pairs: prepare the data again")
+        return split, sources, targets
+
     def _read_lines(self, split: str, language: str) -> list[str]:
         path = self.folder / f"{split}.{language}"
         try:

@@ -160,8 +160,8 @@ def compare_on(
     bootstrap_samples: int = DEFAULT_BOOTSTRAP_SAMPLES,
 ) -> DomainScores:
     """Translate the test set of a data folder, or its validation set, with both models."""
-    split = "test" if "test" in store.splits else "valid"
-    sources, references = (lines[:max_sentences] for lines in store.read_text(split))
+    split, *texts = store.read_test_set()
+    sources, references = (lines[:max_sentences] for lines in texts)
     tokenizer = bleu_tokenizer(store.target_language)
     outputs: list[list[str]] = []
     for stage, translator in (("translating before", before), ("translating after", after)):
@@ -169,10 +169,10 @@ def compare_on(
         outputs.append([result.text for result in results])
     scores = [
         [
-            bleu_and_length_ratio(texts, [references], tokenizer, bootstrap_samples)[0],
-            chrf(texts, [references], bootstrap_samples),
+            bleu_and_length_ratio(translations, [references], tokenizer, bootstrap_samples)[0],
+            chrf(translations, [references], bootstrap_samples),
         ]
-        for texts in outputs
+        for translations in outputs
     ]
     comparisons = paired_bootstrap(outputs[1], outputs[0], [references], tokenizer, bootstrap_samples)
     return DomainScores(str(store.folder), split, len(sources), scores[0], scores[1], comparisons)

@@ -99,12 +99,12 @@ def collect_sources(store: Store, max_length: int) -> list[LabeledSource]:
         raise DataError(f"{store.folder}: no split valid, which a model is calibrated on")
     sources, references = store.read_text("valid")
     lengths = store.load_split("valid").source.lengths
-    usable = [n for n, length in enumerate(lengths.tolist()) if length <= max_length]
+    usable = [n for n, length in enumerate(lengths.tolist()) if length <= max_length and sources[n].strip()]
     usable = [usable[n] for n in np.linspace(0, len(usable) - 1, min(MAX_PAIRS, len(usable))).astype(int)]
     if len(usable) < MIN_PAIRS:
         raise DataError(
-            f"{store.folder}: {len(usable)} validation pairs of at most {max_length} tokens, but a model is "
-            f"calibrated on {MIN_PAIRS} or more"
+            f"{store.folder}: {len(usable)} validation pairs with text of at most {max_length} tokens, but a "
+            f"model is calibrated on {MIN_PAIRS} or more"
         )
     texts = [sources[n] for n in usable]
     labeled = [LabeledSource(sources[n], references[n], HELD_OUT) for n in usable]
