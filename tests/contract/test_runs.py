@@ -44,12 +44,13 @@ def test_the_student_is_the_preset_and_hears_the_noise_of_its_teacher() -> None:
     assert student.train.seconds + teacher.train.seconds < 2000
 
 
-def test_every_corpus_of_the_student_states_its_license() -> None:
-    recipe = Recipe.load(RUNS / "data" / "europarl.toml")
+@pytest.mark.parametrize("path", sorted((RUNS / "data").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_corpus_states_its_license(path: Path) -> None:
+    recipe = Recipe.load(path)
     assert not [entry.name for entry in recipe.train if not (entry.license and entry.attribution)]
 
 
-@pytest.mark.parametrize("name", ["europarl", "koen", "base", "big", "student"])
+@pytest.mark.parametrize("name", ["europarl", "koen", "base", "big", "student", "box"])
 def test_recipes_augment_a_small_share_of_the_pairs(name: str) -> None:
     config = mh.Config.load(RUNS / f"{name}.toml").augmentation
     assert 0.1 < sum(config.noise_rates.values()) < 0.55
