@@ -118,8 +118,8 @@ def test_a_student_of_the_built_in_corpus_comes_close_to_its_teacher(tmp_path: P
     corpus = playground.generate_corpus("en-de", train=4000, valid=100, test=200, seed=1, words=3)
     store = prepare_corpus(tmp_path, "en-de", corpus, 700)
     size = {"layers": 1, "d_model": 64, "d_ff": 128, "heads": 4, "dropout": 0.0}
-    schedule = {"steps": 250, "warmup": 40, "schedule": "linear", "checkpoint_every": 125, "log_every": 50}
-    config = make_config(store.folder, **size, **schedule, validate_every=125)
+    schedule = {"steps": 320, "warmup": 40, "schedule": "linear", "checkpoint_every": 160, "log_every": 50}
+    config = make_config(store.folder, **size, **schedule, validate_every=160)
     config = replace(config, data=replace(config.data, batch_tokens=2000))
     train(config, tmp_path / "teacher", device="cpu")
     command = [

@@ -407,7 +407,9 @@ def test_table_3_is_reported_and_reuses_finished_runs(store: Store, tmp_path: Pa
     assert {path.name for path in out.iterdir()} == {*names, "table3"}
     start = time.monotonic()
     again = manyheads(*arguments, "--json")
-    assert "4 of 4 runs are already done" in again.stderr
+    num_runs = len((out / "table3-runs.csv").read_text(encoding="utf-8").splitlines()) - 1
+    assert num_runs > 3
+    assert f"{num_runs} of {num_runs} runs are already done" in again.stderr
     report = json.loads(again.stdout)
     assert [row["name"] for row in report["rows"]] == ["base", "E-learned"]
     assert time.monotonic() - start < 60
