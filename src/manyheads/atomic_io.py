@@ -255,7 +255,7 @@ def read_regular(path: Path, max_bytes: int | None = None) -> bytes:
 
 
 def read_limited(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a file, which may be a pipe; too long a one, as of a device, is an OSError."""
+    """Return the content of a file, which may be a pipe. A longer one, as of a device, is an OSError."""
     with path.open("rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:

@@ -156,7 +156,7 @@ class TomlConfig:
         return "\n".join(getattr(self, name).to_toml() for name in self.sections())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file at once, so that nobody reads half a file."""
+        """Write the file atomically, so that nobody reads half a file."""
         write_text_atomically(Path(path), self.to_toml())
 
     def override(self, assignments: Iterable[str]) -> Self:

@@ -72,7 +72,7 @@ class Machines:
 def is_host(text: str) -> bool:
     """Return whether a text can be the name of a machine or an IPv4 address.
 
-    To wait for another one, as for a machine that is starting, would be in vain.
+    No other text becomes the name of a machine, however long a run waits for it.
     """
     labels = text.removesuffix(".").split(".")
     if labels[-1].isdecimal():
