@@ -221,7 +221,9 @@ class Translator:
 
     def _create_stages(self, options: TranslationOptions) -> tuple[TextPreparer, Assembler]:
         can_require = self.engine.capabilities.required_phrases
-        preparer = TextPreparer(self._create_splitter(), options, self.uses_copy_symbols, can_require)
+        preparer = TextPreparer(
+            self._create_splitter(), options, self.uses_copy_symbols, can_require, self.subwords.casing
+        )
         return preparer, Assembler(self.engine, self.subwords, options, preparer, self.confidence)
 
     def _create_splitter(self) -> SentenceSplitter:

@@ -11,6 +11,7 @@ from manyheads.data.parallel_augmentation import ParallelAugmenter
 from manyheads.data.store import Side, Split
 from manyheads.data.word_codec import WordCodec
 from manyheads.errors import ConfigError, DataError
+from manyheads.text.casing import CaseLexicon
 from manyheads.text.noise import NOISES
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer, TokenSequences
 from manyheads.text.verbatim import COPY_SYMBOLS
@@ -222,6 +223,22 @@ def test_texts_with_bytes_and_with_unknown_characters_survive() -> None:
     source, _ = augmenter.augment(known, stored, np.arange(2), 99)  # the target of the first has an unknown
     parts = np.split(source.ids, source.offsets[1:-1])
     assert [part.tolist() == known.ids[: known.offsets[1]].tolist() for part in parts] == [True, False]
+
+
+@pytest.mark.parametrize("noise", ["lower", "title"])
+def test_with_a_case_lexicon_most_of_the_case_noise_is_restored(noise: str) -> None:
+    subwords = SubwordPair(
+        TOKENIZER, TOKENIZER, CaseLexicon(("did", "she", "not", "and", "his", "Bob"), True)
+    )
+    lines = [ENGLISH[0]] * 400  # "Alice saw Bob and his House, did she not?"
+    augmenter = SourceAugmenter(subwords, AugmentationConfig(**{noise: 0.99}), 1)
+    sides = TOKENIZER.encode_batch(lines), TOKENIZER.encode_batch(TARGETS[:1] * 400)
+    texts = decode(augmenter.augment(*sides, np.arange(400), 99)[0])
+    restored = "Alice Saw Bob and his House, did she not?"
+    plain = {"lower": str.lower, "title": str.title}[noise](ENGLISH[0])
+    assert set(texts) <= {restored, plain, ENGLISH[0]}
+    assert 0.65 < texts.count(restored) / 400 < 0.83
+    assert 0.15 < texts.count(plain) / 400 < 0.35
 
 
 def test_an_empty_batch_stays_empty() -> None:

@@ -179,7 +179,8 @@ def test_every_filter_is_counted_and_listed(tmp_path: Path) -> None:
     assert_nothing_is_lost(store)
     off = {"markup": "ignore", "max_length": "none", "max_length_ratio": "none"}
     off |= dict.fromkeys(("script", "identical", "duplicates"), False)
-    kept = prepare(recipe(write(tmp_path, "a", pairs), clean=off), tmp_path / "off")
+    subwords = {"vocab_size": 340, "case_lexicon": False}  # which writes "xxx" as a name
+    kept = prepare(recipe(write(tmp_path, "a", pairs), clean=off, subwords=subwords), tmp_path / "off")
     assert texts(kept) == [(source, " ".join(target.split())) for source, target in pairs]
 
 
@@ -321,6 +322,31 @@ def test_subwords_of_another_folder_are_reused_unchanged(tmp_path: Path) -> None
     second = prepare(domain, tmp_path / "second")
     assert second.subwords.source.sha256 == first.subwords.source.sha256
     assert texts(second) == SENTENCES[100:]
+
+
+def test_the_usual_case_of_words_is_learned_and_used_for_sources_in_one_case(tmp_path: Path) -> None:
+    lower = [("the house number 5 is new.", "the house, 팔렸다."), ("The House Number 6 Is New", "여섯")]
+    store = prepare(recipe(write(tmp_path, "a", SENTENCES + lower)), tmp_path / "data")
+    assert store.subwords.casing
+    assert {"house", "number", "is"} <= set(store.subwords.casing.words)
+    assert texts(store)[-2:] == [
+        ("The house number 5 is new.", "the house, 팔렸다."),
+        ("The house number 6 is new", "여섯"),
+    ]
+    again = recipe(write(tmp_path, "b", SENTENCES), subwords={"reuse_from": str(tmp_path / "data")})
+    assert prepare(again, tmp_path / "other").subwords.casing == store.subwords.casing
+    without = {"vocab_size": 340, "case_lexicon": False}
+    plain = prepare(recipe(write(tmp_path, "a", SENTENCES + lower), subwords=without), tmp_path / "plain")
+    assert plain.subwords.casing is None
+    assert texts(plain)[-2:] == lower
+
+
+def test_a_source_without_case_has_no_case_lexicon(tmp_path: Path) -> None:
+    files = write(tmp_path, "a", SENTENCES)
+    corpus = {"source": "ko", "target": "en", "hold_out": 0}
+    store = prepare(recipe([files[1], files[0]], corpus=corpus), tmp_path / "data")
+    assert store.subwords.casing is None
+    assert not (tmp_path / "data" / "casing.txt").exists()
 
 
 def test_subwords_are_trained_on_a_sample_of_the_configured_size(

@@ -1,10 +1,18 @@
-"""Sentences in capitals are lower-cased and come back."""
+"""Sentences in capitals are lower-cased and come back; words get their usual case."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.text.casing import is_all_capitals, to_capitals, to_sentence_case
+import manyheads as mh
+from manyheads.text import casing
+from manyheads.text.casing import (
+    CaseCounter,
+    CaseLexicon,
+    is_all_capitals,
+    to_capitals,
+    to_sentence_case,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +52,124 @@ def test_capitals_come_back(text: str, language: str) -> None:
     lower = to_sentence_case(text, language)
     assert to_capitals(lower) == to_capitals(text)
     assert len(lower) == len(text)
+
+
+# ---- the case lexicon
+
+SENTENCES = [
+    "Yesterday Barack Obama went to Berlin, and the people of Berlin went home.",
+    "Then the people saw that Obama likes the EU, but the people of the EU went to Berlin.",
+    "The EU went home. The people of Obama saw it, and the people went to see Obama.",
+    "They saw what the people saw, and went home, and the NATO went home.",
+]
+LEXICON = CaseLexicon(("the", "of", "Berlin", "EU", "house", "went", "to", "I", "iPhone"), True)
+
+
+def learn_lexicon(texts: list[str], language: str = "en") -> CaseLexicon | None:
+    counter = CaseCounter(language)
+    counter.add(texts)
+    return counter.build()
+
+
+def test_usual_forms_are_counted_within_sentences() -> None:
+    lexicon = learn_lexicon(SENTENCES)
+    assert lexicon
+    assert lexicon.words[0] == "the"  # the most frequent
+    assert {"people", "went", "Berlin", "Obama", "EU"} < set(lexicon.words)
+    assert not {"The", "Barack", "barack"} & set(lexicon.words)  # starts a sentence; occurs once
+    assert "I'm" in lexicon.words  # English, and in no sentence
+
+
+def test_texts_in_one_case_and_scripts_without_case_tell_nothing() -> None:
+    loud = learn_lexicon(
+        [*SENTENCES, *["HE WENT TO BERLIN IN THE EU WITH PEOPLE"] * 20, *["he saw obama"] * 20]
+    )
+    assert loud == learn_lexicon(SENTENCES)
+    assert learn_lexicon(["나는 오늘 학교에 가서 LG 책을 읽는다."] * 9, "ko") is None
+    assert learn_lexicon([], "en") is None
+
+
+def test_unknown_words_are_names_where_rare_words_are() -> None:
+    names = [f"Then the people saw {name} of Berlin." for name in ("Ann", "Bob", "Cid", "Dee", "Eve")]
+    words = [f"Then the people saw {word} of Berlin." for word in ("ants", "bees", "cats", "dogs", "emus")]
+    assert [lexicon.capitalizes_unknown for lexicon in map(learn_lexicon, (names, words)) if lexicon] == [
+        True,
+        False,
+    ]
+
+
+def test_counting_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(casing, "MAX_COUNTED", 20)
+    counter = CaseCounter("en")
+    for number in range(200):
+        counter.add(
+            [f"Then the people went to {'abcdefghij'[number % 10]}{'abcdefghij'[number // 10 % 10]}xy."]
+        )
+        assert len(counter.counts) <= 20
+    lexicon = counter.build()
+    assert lexicon
+    assert {"the", "people", "went", "to"} <= set(lexicon.words)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the house of obama went to berlin", "The house of Obama went to Berlin"),
+        ("open the house. i went to the eu.", "Open the house. I went to the EU."),
+        ("the eu's iphone", "the EU's iPhone"),  # fewer words than a sentence, and no mark
+        ("house", "house"),
+        ("berlin", "Berlin"),
+        ("The House Of Obama Went To Berlin", "The house of Obama went to Berlin"),
+        ("„the house“ went to berlin", "„The house“ went to Berlin"),
+        ("the house went to https://x.y/the_eu {eu} a1b", "The house went to https://x.y/the_eu {eu} a1b"),
+        ("The house of obama", None),  # its case says something
+        ("Barack Obama Angela Merkel", None),  # names
+        ("New House", None),
+        ("THE HOUSE", None),
+        ("12:30", None),
+        ("", None),
+        ("나는 집에 간다.", None),
+    ],
+)
+def test_a_text_whose_case_says_nothing_is_read_as_it_is_usually_written(
+    text: str, expected: str | None
+) -> None:
+    assert LEXICON.restore_uninformative(text) == expected
+
+
+def test_capitals_get_their_usual_case() -> None:
+    assert (
+        LEXICON.restore("I WENT TO BERLIN, TO THE HOUSE OF OBAMA.")
+        == "I went to Berlin, to the house of Obama."
+    )
+
+
+@given(st.text(max_size=60))
+def test_only_case_changes_and_a_second_time_nothing(text: str) -> None:
+    restored = LEXICON.restore(text)
+    assert len(restored) == len(text)
+    assert restored.casefold() == text.casefold() or to_capitals(restored) == to_capitals(text)
+    assert LEXICON.restore(restored) == restored
+
+
+def test_a_lexicon_is_stored_as_lines() -> None:
+    for lexicon in (LEXICON, CaseLexicon((), False)):
+        assert CaseLexicon.decode(lexicon.encode(), "casing.txt") == lexicon
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\xff\n",
+        b"the\n",
+        LEXICON.encode()[:-1],
+        LEXICON.encode() + b"two words\n",
+        LEXICON.encode() + b"\n",
+        LEXICON.encode() + "İ\n".encode(),
+        LEXICON.encode() + b"a\n" * casing.MAX_WORDS,
+    ],
+)
+def test_a_damaged_lexicon_is_refused(damage: bytes) -> None:
+    with pytest.raises(mh.DataError, match=r"casing\.txt: not a case lexicon, or damaged"):
+        CaseLexicon.decode(damage, "casing.txt")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import manyheads as mh
 from manyheads.config import SubwordConfig
+from manyheads.text.casing import CaseLexicon
 from manyheads.text.masks import SYMBOL
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.text_engine import ByteEngine, TextEngine
@@ -29,11 +30,16 @@ Function = Callable[[str], str]
 
 
 def make_translator(
-    *functions: Function, copies: bool = True, engine: Any = None, source: str = "en", **options: Any
+    *functions: Function,
+    copies: bool = True,
+    engine: Any = None,
+    source: str = "en",
+    casing: CaseLexicon | None = None,
+    **options: Any,
 ) -> mh.Translator:
     engine = engine or TextEngine(SUBWORDS, *functions)
     languages = {"source": source, "target": "de"}
-    pair = SubwordPair(SUBWORDS, SUBWORDS)
+    pair = SubwordPair(SUBWORDS, SUBWORDS, casing)
     return mh.Translator(engine, pair, languages, uses_copy_symbols=copies, **options)
 
 
@@ -245,6 +251,29 @@ def test_capitals_are_read_in_lower_case_and_written_in_capitals() -> None:
     repaired = make_translator(drop_symbols).translate("OPEN https://a.org/x NOW, I SAY.")
     assert repaired.text == "OPEN https://a.org/x NOW, I SAY."
     assert repaired.notes == ["all capitals", "copied text repaired"]
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_text_whose_case_says_nothing_is_read_in_its_usual_case(copies: bool) -> None:
+    lexicon = CaseLexicon(("the", "we", "read", "at", "to", "EU", "Berlin"), True)
+    translator = make_translator(str, copies=copies, casing=lexicon)
+    url, code = ("⟦0⟧", "⟦1⟧") if copies else ("https://a.org/x_eu", "12.345,00")
+    for text, expected, written in [
+        ("we read at https://a.org/x_eu to the eu 12.345,00", "We read at {} to the EU {}", None),
+        ("We Read The Door To The Eu", "We read the Door to the EU", None),
+        ("WE READ AT https://a.org/x_eu TO BERLIN 12.345,00", "We read at {} to Berlin {}", str.upper),
+        ("We read the door", "We read the door", None),
+    ]:
+        result = translator.translate(text)
+        read = translator.engine.sources.pop()  # type: ignore[attr-defined]
+        assert read == expected.format(url, code)
+        assert result.text == (text if written else expected.format("https://a.org/x_eu", "12.345,00"))
+
+
+def test_parts_of_a_repaired_sentence_are_read_in_their_usual_case() -> None:
+    translator = make_translator(drop_symbols, casing=CaseLexicon(("the", "EU"), True))
+    result = translator.translate("the eu https://a.org/x the eu!")
+    assert (result.text, result.notes) == ("The EU https://a.org/x the EU!", ["copied text repaired"])
 
 
 def test_bytes_have_no_capitals() -> None:

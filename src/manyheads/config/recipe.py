@@ -114,7 +114,12 @@ class SubwordConfig(ConfigSection):
     term_symbols: bool = config_field(
         True, "have symbols that annotate terms with their translations; see augmentation.terms"
     )
-    reuse_from: str | None = config_field(None, "a data or model folder whose subwords are used instead")
+    case_lexicon: bool = config_field(
+        True, "learn how words are usually written, for sources in capitals, lower case or Title Case"
+    )
+    reuse_from: str | None = config_field(
+        None, "a data or model folder whose subwords and case lexicon are used instead"
+    )
 
     def check_together(self) -> None:
         for symbol in self.user_symbols:

@@ -18,11 +18,17 @@ from manyheads.data.term_annotator import TermAnnotator
 from manyheads.data.term_lexicon import learn_lexicon
 from manyheads.data.word_codec import WordCodec, contains_unknown, count_ids
 from manyheads.errors import DataError
+from manyheads.text.casing import CaseLexicon
 from manyheads.text.copying import insert_copy_symbols
-from manyheads.text.noise import NOISES
+from manyheads.text.noise import NOISES, Noise
 from manyheads.text.subwords import SubwordPair, TokenSequences
 from manyheads.text.term_annotation import TERM_SYMBOLS
 from manyheads.text.verbatim import COPY_SYMBOLS
+
+CASE_NOISES = ("lower", "title")
+RESTORED_SHARE = (
+    0.75  # of the sources that get them; the rest is for texts of which only a part is in one case
+)
 
 
 class SourceAugmenter:
@@ -40,7 +46,7 @@ class SourceAugmenter:
         self.annotator, self.terms_rate = annotator, config.terms if annotator else 0.0
         if config.copied:
             check_copy_symbols(subwords)
-        self.noises = [NOISES[name] for name in config.noise_rates]
+        self.noises = [create_noise(name, subwords.casing) for name in config.noise_rates]
         self.bounds = np.cumsum([*config.noise_rates.values()])  # of a uniform number that chooses the noise
         self.salt = np.uint64(random.Random(f"{seed} augmentation").getrandbits(64))
         self.source = WordCodec(subwords.source)
@@ -82,6 +88,14 @@ class SourceAugmenter:
         new_targets = dict(zip(changed, self.target.encode(changed.values()), strict=True))
         drop_unusable(new_sources, new_targets, max_length)
         return replace_texts(source, new_sources), replace_texts(target, new_targets)
+
+
+def create_noise(name: str, casing: CaseLexicon | None) -> Noise:
+    """Return a noise. Translation restores the case of a source in one case, and mostly training does."""
+    noise = NOISES[name]
+    if casing is None or name not in CASE_NOISES:
+        return noise
+    return lambda text, rng: casing.restore(text) if rng.random() < RESTORED_SHARE else noise(text, rng)
 
 
 def make_augmenter(

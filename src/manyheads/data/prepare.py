@@ -4,7 +4,7 @@ Text is processed as a stream. Training pairs that pass the filters are spooled 
 trained on a sample of them. Memory grows by eight bytes a pair, for finding duplicates.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from manyheads.data.store import DATA_SCHEMA, DROPPED, MANIFEST, Store
 from manyheads.data.tokenize import CHUNK_PAIRS, Spool, TokenCounts, encode_split, train_subwords
 from manyheads.errors import DataError
 from manyheads.progress import Progress, ReportProgress
+from manyheads.text.casing import CaseCounter
 from manyheads.text.clean import Cleaner, SeenKeys
 from manyheads.text.corpus import SentencePair
 from manyheads.text.subwords import SubwordPair
@@ -49,9 +50,12 @@ def prepare(
         with (aside / DROPPED).open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             log = DropLog(recipe.corpus.on_invalid, file)
             held_out, reports = load_held_out(recipe, judged, log, report_progress)
-            with Spool(aside) as spool:
+            counter = make_case_counter(recipe)
+            with Spool(aside, counter) as spool:
                 reports["train"] = read_training(recipe, held_out, judged, log, spool, report_progress)
         subwords = reused or train_subwords(recipe, spool, report_progress)
+        if counter:
+            subwords = replace(subwords, casing=counter.build())
         subwords.save(aside)
         counts = {
             "train": encode_split(aside, "train", subwords, spool.pairs(), spool.count, report_progress)
@@ -63,6 +67,13 @@ def prepare(
         report_progress("computing checksums", 0, None)
         write_manifest(aside, DATA_SCHEMA, build_manifest(recipe, subwords, reports, counts))
     return Store.open(folder)
+
+
+def make_case_counter(recipe: Recipe) -> CaseCounter | None:
+    """Return what learns the case lexicon; None if there is none, or that of the reused subwords."""
+    if recipe.subwords.reuse_from or not recipe.subwords.case_lexicon:
+        return None
+    return CaseCounter(recipe.corpus.source)
 
 
 def read_training(

@@ -14,6 +14,7 @@ from manyheads.config import UNK_ID, Recipe
 from manyheads.data.report import LENGTH_BOUNDS
 from manyheads.data.store import SideWriter, load_mapped_array, measure_supported_length
 from manyheads.progress import ReportProgress
+from manyheads.text.casing import CaseCounter
 from manyheads.text.corpus import SentencePair
 from manyheads.text.subwords import SubwordPair, TokenSequences
 
@@ -24,9 +25,10 @@ SPOOL_COMPRESSION = 1  # the fastest level of gzip
 class Spool:
     """Training pairs on disk between the two passes, in two compressed files of lines."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, case_counter: CaseCounter | None = None) -> None:
+        """`case_counter` sees the sources."""
         self.paths = [folder / "spool.source.gz", folder / "spool.target.gz"]
-        self.count = 0
+        self.count, self.case_counter = 0, case_counter
 
     def __enter__(self) -> Self:
         self.files = [gzip.GzipFile(path, "wb", SPOOL_COMPRESSION) for path in self.paths]
@@ -40,6 +42,8 @@ class Spool:
         for side, file in enumerate(self.files):
             file.write("".join(f"{pair[side]}\n" for pair in pairs).encode())
         self.count += len(pairs)
+        if self.case_counter:
+            self.case_counter.add(pair.source for pair in pairs)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         with gzip.open(self.paths[0], "rb") as sources, gzip.open(self.paths[1], "rb") as targets:
@@ -96,7 +100,7 @@ def encode_split(
     num_pairs: int,
     report_progress: ReportProgress,
 ) -> dict[str, TokenCounts]:
-    """Write the token arrays of both sides, and return their counts."""
+    """Write the token arrays of both sides, and return their counts. Sources are in their usual case."""
     tokenizers = {"source": subwords.source, "target": subwords.target}
     writers = {
         side: SideWriter(folder, split, side, len(tokenizer)) for side, tokenizer in tokenizers.items()
@@ -105,7 +109,10 @@ def encode_split(
     done = 0
     while chunk := list(islice(pairs, CHUNK_PAIRS)):
         for index, (side, tokenizer) in enumerate(tokenizers.items()):
-            sequences = tokenizer.encode_batch([pair[index] for pair in chunk])
+            texts = [pair[index] for pair in chunk]
+            if side == "source" and subwords.casing:
+                texts = [subwords.casing.restore_uninformative(text) or text for text in texts]
+            sequences = tokenizer.encode_batch(texts)
             writers[side].write(sequences)
             counts[side].add(sequences)
         done += len(chunk)

@@ -14,6 +14,7 @@ from manyheads.pipeline.jobs import SentenceJob, TextJob, TranslationOptions
 from manyheads.pipeline.protection import ProtectedSentence, SentenceProtector
 from manyheads.search.options import DecodingConstraints, Request
 from manyheads.text import segmentation
+from manyheads.text.casing import CaseLexicon
 from manyheads.text.identification import LanguageCheck
 from manyheads.text.segmentation import Segment, has_words, split_edges
 from manyheads.text.subwords import SubwordTokenizer
@@ -115,13 +116,14 @@ class TextPreparer:
         options: TranslationOptions,
         uses_copy_symbols: bool = False,
         can_require: bool = True,
+        casing: CaseLexicon | None = None,
     ) -> None:
         """`can_require` is whether the engine can be required to write phrases."""
         self.splitter, self.options, self.can_require = splitter, options, can_require
         self.subwords = splitter.subwords
         self.language_check = LanguageCheck(splitter.language)
         self.protector = SentenceProtector(
-            splitter.subwords, splitter.language, uses_copy_symbols, options.terms
+            splitter.subwords, splitter.language, uses_copy_symbols, options.terms, casing
         )
         self.has_glossary = len(options.terms.glossary) > 0
         self.plain_constraints: dict[int, DecodingConstraints] = {}  # by maximum length
@@ -147,12 +149,8 @@ class TextPreparer:
         restoration = sentence.restoration
         assert restoration is not None
         tag, text = split_language_tag(sentence.text)
-        segments = self.protector.split_at_spans(text, restoration.spans)
-        parts = [
-            self.protector.mark_terms(self.protector.protect_part(segment.text, restoration.is_upper))
-            for segment in segments
-            if segment.is_translatable
-        ]
+        segments, parts = self.protector.protect_parts(text, restoration)
+        parts = [self.protector.mark_terms(part) for part in parts]
         split = SplitText(tag, segments, [part._replace(encoded=tag + part.encoded) for part in parts])
         ids = self.subwords.encode_sentences([part.encoded for part in split.sentences])
         job = self._create_job(sentence.text, split, ids, is_part=True)

@@ -1,4 +1,4 @@
-"""Sentences are protected before they are encoded: text to copy becomes symbols, capitals lower case.
+"""Sentences are protected before they are encoded: text to copy becomes symbols, case becomes the usual one.
 
 A sentence in which there is nothing of the kind costs one search.
 """
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from manyheads.glossary import TermConstraints
-from manyheads.text.casing import is_all_capitals, to_sentence_case
+from manyheads.text.casing import CaseLexicon, is_all_capitals, to_sentence_case
 from manyheads.text.languages import LANGUAGES_BY_SCRIPT, get_base_language, get_script_pattern
 from manyheads.text.masks import extend_to_word, join_codes, mask, select_masked, split_at
 from manyheads.text.restoration import Restoration
@@ -43,25 +43,29 @@ class SentenceProtector:
     """Protects the sentences of one model and the options of one call."""
 
     def __init__(
-        self, subwords: SubwordTokenizer, language: str, uses_copy_symbols: bool, terms: TermConstraints
+        self,
+        subwords: SubwordTokenizer,
+        language: str,
+        uses_copy_symbols: bool,
+        terms: TermConstraints,
+        casing: CaseLexicon | None = None,
     ) -> None:
         self.known = add_own_script(subwords.known_characters, language)
-        self.language, self.terms = language, terms
+        self.language, self.terms, self.casing = language, terms, casing
         self.uses_copy_symbols = uses_copy_symbols
         self.find_trigger = compile_trigger(self.known).search
 
     def protect(self, text: str) -> ProtectedSentence | None:
         """Return what is encoded, or None if there is nothing to translate: the text is all to be copied."""
         if not (self.find_trigger(text) or text.isupper() or has_dotted_name(text)):
-            return ProtectedSentence(text, None)
+            return ProtectedSentence(self._restore_case(text), None)
         spans = self.find_spans(text)
         without_spans = text if not spans else fill_spans(text, spans)
         if spans and not has_words(fill_spans(text, join_codes(text, spans)).replace(SPAN_FILLER, "")):
             return None
         is_upper = is_all_capitals(without_spans)
-        encoded = self._lower(text, without_spans, spans) if is_upper else text
         masked = select_masked(spans) if self.uses_copy_symbols else []
-        encoded, values = mask(encoded, masked)
+        encoded, values = mask(self._restore_usual(text, spans, is_upper), masked)
         encoded = self.simplify(encoded)
         if not (spans or is_upper):
             return ProtectedSentence(encoded, None)
@@ -128,12 +132,19 @@ class SentenceProtector:
         parts = [part for part, is_span in split_at(word, spans) if not is_span]
         return not (any(map(LETTERS.search, parts)) and all(map(fits, parts)))
 
-    def protect_part(self, text: str, is_upper: bool) -> ProtectedSentence:
-        """Return what is encoded of a text without spans."""
-        if not is_upper:
-            return ProtectedSentence(self.simplify(text), None)
-        lower = to_sentence_case(text, self.language)
-        return ProtectedSentence(self.simplify(lower), Restoration(is_upper=True))
+    def protect_parts(
+        self, text: str, restoration: Restoration
+    ) -> tuple[list[Segment], list[ProtectedSentence]]:
+        """Return a sentence as segments between its spans, and what is encoded of those to be translated."""
+        usual = self._restore_usual(text, restoration.spans, restoration.is_upper)
+        own = Restoration(is_upper=True) if restoration.is_upper else None
+        segments, parts, start = self.split_at_spans(text, restoration.spans), [], 0
+        for segment in segments:
+            end = start + len(segment.text)
+            if segment.is_translatable:
+                parts.append(ProtectedSentence(self.simplify(usual[start:end]), own))
+            start = end
+        return segments, parts
 
     def simplify(self, text: str) -> str:
         """Write unknown quotes and dashes in ASCII, and leave out unknown control characters and the like."""
@@ -145,11 +156,21 @@ class SentenceProtector:
             if character in self.known or character.isspace() or not is_invisible(character)
         )
 
-    def _lower(self, text: str, without_spans: str, spans: list[Span]) -> str:
-        lower = to_sentence_case(without_spans, self.language)
+    def _restore_usual(self, text: str, spans: Sequence[Span], is_upper: bool) -> str:
+        """Return a text as it is usually written if its case says nothing, with the spans as they are."""
+        without_spans = fill_spans(text, spans) if spans else text
+        usual = self._lower(without_spans) if is_upper else self._restore_case(without_spans)
         for span in spans:
-            lower = lower[: span.start] + text[span.start : span.end] + lower[span.end :]
-        return lower
+            usual = usual[: span.start] + text[span.start : span.end] + usual[span.end :]
+        return usual
+
+    def _lower(self, text: str) -> str:
+        """Return a text of capitals as it is usually written."""
+        return self.casing.restore(text) if self.casing else to_sentence_case(text, self.language)
+
+    def _restore_case(self, text: str) -> str:
+        restored = self.casing.restore_uninformative(text) if self.casing else None
+        return text if restored is None else restored
 
 
 def has_dotted_name(text: str) -> bool:

@@ -309,7 +309,8 @@ def strip_marks(word: str) -> str:
     return word[start:end]
 
 
-NOISES: dict[str, Callable[[str, random.Random], str]] = {
+Noise = Callable[[str, random.Random], str]
+NOISES: dict[str, Noise] = {
     "lower": lower,
     "title": title,
     "capitals": capitals,

@@ -23,6 +23,7 @@ from manyheads.atomic_io import read_regular
 from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID, SubwordConfig
 from manyheads.errors import DataError
 from manyheads.text import clean
+from manyheads.text.casing import CaseLexicon
 from manyheads.text.invalid import LONE_SURROGATE
 from manyheads.text.term_annotation import TERM_SYMBOLS, AnnotationRemover
 from manyheads.text.verbatim import COPY_SYMBOLS
@@ -292,6 +293,7 @@ class SubwordPair:
 
     source: SubwordTokenizer
     target: SubwordTokenizer
+    casing: CaseLexicon | None = None  # of the source language
 
     JOINT, SOURCE, TARGET = "subwords.model", "subwords.source.model", "subwords.target.model"
 
@@ -325,12 +327,14 @@ class SubwordPair:
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Load from a data or model folder."""
         here = Path(folder)
+        casing = load_casing(here / CaseLexicon.FILE)
         if (here / cls.JOINT).exists():
             shared = SubwordTokenizer.load(here / cls.JOINT)
-            return cls(shared, shared)
+            return cls(shared, shared, casing)
         if not (here / cls.SOURCE).exists():
             raise DataError(f"{folder}: no subwords; needs {cls.JOINT}, or {cls.SOURCE} and {cls.TARGET}")
-        return cls(SubwordTokenizer.load(here / cls.SOURCE), SubwordTokenizer.load(here / cls.TARGET))
+        source, target = (SubwordTokenizer.load(here / name) for name in (cls.SOURCE, cls.TARGET))
+        return cls(source, target, casing)
 
     @classmethod
     def train(
@@ -351,3 +355,15 @@ class SubwordPair:
     def save(self, folder: Path) -> None:
         for name, tokenizer in self.files.items():
             tokenizer.save(folder / name)
+        if self.casing:
+            (folder / CaseLexicon.FILE).write_bytes(self.casing.encode())
+
+
+def load_casing(path: Path) -> CaseLexicon | None:
+    """Return the case lexicon of a data or model folder; None if it has none."""
+    try:
+        return CaseLexicon.decode(read_regular(path), str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from None
