@@ -5,15 +5,16 @@
 #   LIMIT=1650 sh runs/teacher-and-student.sh DATA SUBWORDS NEWS LINES OUT
 #
 # DATA: the data folder of runs/data/europarl.toml, prepared before. SUBWORDS: a folder with the subwords of the student
-# (16,000 pieces). NEWS: a folder with 13.en, 13.de, 14.en, 14.de (newstest2013 and 2014), short.en and short.de.
+# (16,000 pieces). NEWS: a folder with 13.en, 13.de, 14.en, 14.de (newstest2013 and 2014), short.en and short.de, and
+# perhaps other.*: English text of other domains.
 # LINES: a file of 200,000 lines to translate. Steps that are complete are not repeated, so the same call resumes.
 #
 #   step         seconds  result in OUT
 #   teacher      770      teacher/model, int8/ (to copy away first)
 #   file         200      results/file.json: the command, the engine and a peer
-#   distill      260      student/data: translations of all training sources
-#   evaluate      90      results/*.json: newstest2013 and 2014, stress tests, hostile lines, beside the next step
-#   student      rest     student-run/model: quantize and measure it where it is to be used, with `manyheads distill`
+#   distill      260      student/translations, and student/data of them
+#   evaluate      90      results/*.json: newstest2013 and 2014, stress tests, hostile lines, beside student/data
+#   student      rest     student-run/model: quantize and measure it where it is to be used
 #
 # RATE is how many steps of the student a second takes (64 on an H200), OPTIONS changes keys of the teacher.
 set -u
@@ -32,18 +33,25 @@ echo "file: $(remaining) s left" >&2
 measure "$results/file.txt" 240 python3 bench/translate_file.py "$out/teacher/model" "$lines" --peer-sentences 512 \
     --json "$results/file.json" ${FILE_OPTIONS:-}
 
-echo "distill: $(remaining) s left" >&2
-limited 400 manyheads distill "$out/teacher/model" --data "$data" --preset runs/student.toml --out "$out/student" \
-    --beam "${BEAM:-2}" --subwords "$subwords" --until data ${STUDENT:-} 2> "$results/distill.err" || exit $?
+distill() {    # distill SECONDS STAGE: the stages up to this one
+    limited "$1" manyheads distill "$out/teacher/model" --data "$data" --preset runs/student.toml --out "$out/student" \
+        --beam "${BEAM:-2}" --subwords "$subwords" --until "$2" ${STUDENT:-} 2>> "$results/distill.err"
+}
 
+echo "translate: $(remaining) s left" >&2
+distill 400 translate || exit $?
+
+echo "evaluate and prepare: $(remaining) s left" >&2
 (
-    measure "$results/stress.json" 150 manyheads evaluate "$out/teacher/model" "$news/14.en" "$news/14.de" --stress \
-        --copies "${COPIES:-5000}" --picture "$results/stress.svg" --json
     measure "$results/clean.json" 60 manyheads evaluate "$out/teacher/model" "$news/14.en" "$news/14.de" --json
     measure "$results/valid.json" 60 manyheads evaluate "$out/teacher/model" "$news/13.en" "$news/13.de" --json
+    measure "$results/stress.json" 150 manyheads evaluate "$out/teacher/model" "$news/14.en" "$news/14.de" --stress \
+        --copies "${COPIES:-5000}" --picture "$results/stress.svg" --json
     measure "$results/robustness.txt" 240 python3 bench/robustness.py "$out/teacher/model" "$news/14.en" "$news/14.de" \
-        --hostile "${HOSTILE:-20000}" --short "$news/short.en" "$news/short.de" --json "$results/robustness.json"
+        --hostile "${HOSTILE:-20000}" --short "$news/short.en" "$news/short.de" \
+        $(for file in "$news"/other.*; do [ -f "$file" ] && echo "--other $file"; done) --json "$results/robustness.json"
 ) &
+distill 300 data || exit $?
 
 seconds=$(($(remaining) - 45))    # what loading takes, and the average and calibration at the end
 echo "student: $seconds s" >&2
