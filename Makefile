@@ -14,7 +14,7 @@ QUICK  := $(addprefix tests/contract/test_,imports.py source_style.py model_puri
 ORACLES := $(VENV)/.oracles
 TOOLS   := .venv-release
 CORE    := .venv-core
-CHECKED := src tests bench examples release website
+CHECKED := src tests bench examples release website runs
 export PIP_CONSTRAINT := $(CURDIR)/$(CONSTRAINTS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

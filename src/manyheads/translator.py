@@ -20,11 +20,12 @@ from manyheads.pipeline.preparation import SentenceSplitter, TextPreparer
 from manyheads.pipeline.stream import ReportDone, TranslationStream, translate_at_once
 from manyheads.progress import ReportProgress
 from manyheads.search.options import length_penalty
-from manyheads.text.subwords import SubwordPair
+from manyheads.text.subwords import SubwordPair, count_cpus
 from manyheads.text.term_matching import Glossary
 from manyheads.translation import AttentionMaps, TokenIds, Translation
 
 MAX_TEXTS_AT_ONCE = 1000  # of a list; more are translated as a stream
+MAX_ENCODING_THREADS, CORES_PER_ENCODING_THREAD = 4, 4  # beside a GPU
 
 
 class Translator:
@@ -222,7 +223,12 @@ class Translator:
     def _create_stages(self, options: TranslationOptions) -> tuple[TextPreparer, Assembler]:
         can_require = self.engine.capabilities.required_phrases
         preparer = TextPreparer(
-            self._create_splitter(), options, self.uses_copy_symbols, can_require, self.subwords.casing
+            self._create_splitter(),
+            options,
+            self.uses_copy_symbols,
+            can_require,
+            self.subwords.casing,
+            choose_encoding_threads(self.engine),
         )
         return preparer, Assembler(self.engine, self.subwords, options, preparer, self.confidence)
 
@@ -245,6 +251,12 @@ class Translator:
             sentences=1,
             engine=self.engine.name,
         )
+
+
+def choose_encoding_threads(engine: Engine) -> int:
+    """Return the threads that encode subwords: some where a GPU leaves cores free that it waits for."""
+    is_on_gpu = getattr(getattr(engine, "device", None), "type", None) == "cuda"
+    return max(1, min(MAX_ENCODING_THREADS, count_cpus() // CORES_PER_ENCODING_THREAD)) if is_on_gpu else 1
 
 
 def count_texts(report_progress: ReportProgress | None, total: int | None) -> ReportDone:

@@ -16,7 +16,7 @@ import manyheads as mh
 from manyheads.bulk import resources
 from manyheads.bulk.jobs import format_score
 from manyheads.bulk.resources import plan_local_workers
-from manyheads.cli.bulk import complete_ray_option, is_large_for_gpu
+from manyheads.cli.bulk import complete_ray_option, is_for_several_gpus
 from manyheads.errors import RequestError
 from support.untrained_model import save_untrained_model
 
@@ -162,26 +162,20 @@ def test_several_workers_share_a_gpu_if_there_are_cores_for_them(
     assert resources.count_workers(cores, num_gpus) == expected
 
 
-def test_large_files_are_for_several_workers_on_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 1)
-    monkeypatch.setattr("manyheads.text.subwords.count_cpus", lambda: 16)
+def test_large_files_are_for_all_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 2)
     small, large = tmp_path / "small.en", tmp_path / "large.en"
     small.write_text("a\n")
     large.write_bytes(b"a" * 4_000_000)
-    assert is_large_for_gpu([small, large], None, None)
-    assert not is_large_for_gpu([small], None, None)
-    assert not is_large_for_gpu([large], None, "cpu")
-    assert not is_large_for_gpu([large], "ctranslate2", None)
+    assert is_for_several_gpus([small, large], None, None)
+    assert not is_for_several_gpus([small], None, None)
+    assert not is_for_several_gpus([large], None, "cpu")
+    assert not is_for_several_gpus([large], "ctranslate2", None)
     with large.open() as file:
         monkeypatch.setattr("sys.stdin", file)
-        assert is_large_for_gpu([], "torch", "cuda")
-    monkeypatch.setattr("manyheads.text.subwords.count_cpus", lambda: 2)
-    assert not is_large_for_gpu([large], None, None), "one process does as well"
-    monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 0)
-    monkeypatch.setattr("manyheads.text.subwords.count_cpus", lambda: 16)
-    assert not is_large_for_gpu([large], None, None)
+        assert is_for_several_gpus([], "torch", "cuda")
+    monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 1)
+    assert not is_for_several_gpus([large], None, None), "one process does better"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 import convergence_table
 import manyheads as mh
 from manyheads.config import Recipe
+from manyheads.data.prepare import prepare
 from manyheads.presets import BASE, BIG, STUDENT
 
 RUNS = Path(__file__).parents[2] / "runs"
@@ -114,3 +115,23 @@ def test_the_steps_of_a_gpu_lease_are_rehearsed_and_resumed(tmp_path: Path) -> N
     assert [row["step"] for row in rows] == 2 * command[3:]
     assert {row["code"] for row in rows} == {0}
     assert (tmp_path / "out" / "table3" / "table3" / "A-h1-seed1.json").exists()
+
+
+def test_a_packed_data_folder_is_restored_to_the_byte(tmp_path: Path) -> None:
+    for language in ("en", "de"):
+        lines = [f"The {language} line {number} of {number % 7} lines.\n" for number in range(300)]
+        (tmp_path / f"text.{language}").write_text("".join(lines))
+    files = [f"{tmp_path}/text.{language}" for language in ("en", "de")]
+    recipe = {"train": [{"files": files}], "subwords": {"vocab_size": 340}, "clean": {"duplicates": False}}
+    data = prepare(Recipe.from_mapping(recipe), tmp_path / "data")
+    for arguments in ("pack data packed", "restore packed again --lines 20 lines.en"):
+        subprocess.run([sys.executable, RUNS / "pack_data.py", *arguments.split()], cwd=tmp_path, check=True)
+    names = {path.name for path in (tmp_path / "data").iterdir()}
+    assert names == {path.name for path in (tmp_path / "again").iterdir()}
+    for name in names:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "data" / name).read_bytes()
+    assert not [*(tmp_path / "packed").glob("*offsets*")]
+    lines = (tmp_path / "lines.en").read_text().splitlines()
+    assert len(lines) == 20
+    assert set(lines) <= set((tmp_path / "text.en").read_text().splitlines())
+    assert len(data.load_split("train")) > 250

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, fields
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from manyheads.search.options import Hypothesis, Request
 from manyheads.text.segmentation import split_text
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer, normalize
 from manyheads.translation import Translation
+from manyheads.translator import choose_encoding_threads
 from support.untrained_model import TEXTS, save_untrained_model
 
 SUBWORDS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=320))
@@ -225,9 +227,9 @@ def test_every_sentence_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None
     encoded: list[str] = []
     encode: Callable[..., list[list[int]]] = SubwordTokenizer.encode_sentences
 
-    def record(self: SubwordTokenizer, texts: list[str]) -> list[list[int]]:
+    def record(self: SubwordTokenizer, texts: list[str], threads: int) -> list[list[int]]:
         encoded.extend(texts)
-        return encode(self, texts)
+        return encode(self, texts, threads)
 
     monkeypatch.setattr(SubwordTokenizer, "encode_sentences", record)
     monkeypatch.delattr(SubwordTokenizer, "encode_as_pieces")
@@ -267,7 +269,20 @@ def test_many_sentences_are_detokenized_like_single_ones(sentences: list[list[in
 
 def test_many_sentences_are_encoded_like_single_ones() -> None:
     texts = ["", " a  b\u2581c ", "e\u0301te\u0301 \ud800", "I go home.", "\x1f tab\tand\x0bmore"]
-    assert SUBWORDS.encode_sentences(texts) == [[*SUBWORDS.encode(text), 2] for text in texts]
+    expected = [[*SUBWORDS.encode(text), 2] for text in texts]
+    assert SUBWORDS.encode_sentences(texts) == expected
+    assert SUBWORDS.encode_sentences(texts * 50, threads=4) == expected * 50
+
+
+@pytest.mark.parametrize(("device", "cores", "expected"), [("cuda", 16, 4), ("cuda", 2, 1), ("cpu", 16, 1)])
+def test_subwords_are_encoded_by_several_threads_beside_a_gpu(
+    device: str, cores: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.translator.count_cpus", lambda: cores)
+    engine = ShufflingEngine()
+    engine.device = SimpleNamespace(type=device)  # type: ignore[attr-defined]
+    assert choose_encoding_threads(engine) == expected
+    assert choose_encoding_threads(ShufflingEngine()) == 1
 
 
 # ---- the command

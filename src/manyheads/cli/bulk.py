@@ -88,17 +88,16 @@ def needs_workers(files: Sequence[Path], *options: object) -> bool:
     )
 
 
-def is_large_for_gpu(files: Sequence[Path], engine: str | None, device: str | None) -> bool:
-    """Return whether files are so large that several processes feed a GPU sooner than one does."""
-    from manyheads.bulk.resources import can_use_gpu, count_workers
+def is_for_several_gpus(files: Sequence[Path], engine: str | None, device: str | None) -> bool:
+    """Return whether there are several GPUs, and the files are so large that each of them has its share.
+
+    One GPU is fed by this process alone: others would each have to start, and would disturb each other.
+    """
+    from manyheads.bulk.resources import can_use_gpu
     from manyheads.cuda.driver import count_gpus
-    from manyheads.text.subwords import count_cpus
 
     size = sum(path.stat().st_size for path in files if path.is_file()) if files else measure_stdin()
-    if size < MIN_SHARED_BYTES:
-        return False
-    num_gpus = count_gpus() if can_use_gpu(engine or "torch", device) else 0
-    return num_gpus > 0 and count_workers(count_cpus(), num_gpus) > 1
+    return size >= MIN_SHARED_BYTES and can_use_gpu(engine or "torch", device) and count_gpus() > 1
 
 
 def measure_stdin() -> int:

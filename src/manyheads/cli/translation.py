@@ -14,7 +14,7 @@ from manyheads.cli.bulk import (
     Ray,
     RayCommand,
     Workers,
-    is_large_for_gpu,
+    is_for_several_gpus,
     needs_workers,
     run_bulk_job,
 )
@@ -173,14 +173,14 @@ def translate(
             shortlist=shortlist),
     }  # fmt: skip
     models, engine = [model, *(ensemble or [])], engine or find_required_engine(temperature)
-    spread = {"gpus": gpus, "workers": workers, "ray": ray, "column": column}
-    if any(map(is_document, files or [])):
-        check_document_call(files or [], out, json=as_json, nbest=nbest, **spread)
-        translate_documents(models, files or [], out, engine, device, options, policy, adapter)
-    elif needs_workers(files or [], out, *spread.values()) or is_large_for_gpu(files or [], engine, device):
-        translate_shards(models, files or [], out, engine, device, options, as_json, policy, adapter, spread)
+    spread, paths = {"gpus": gpus, "workers": workers, "ray": ray, "column": column}, files or []
+    if any(map(is_document, paths)):
+        check_document_call(paths, out, json=as_json, nbest=nbest, **spread)
+        translate_documents(models, paths, out, engine, device, options, policy, adapter)
+    elif needs_workers(paths, out, *spread.values()) or is_for_several_gpus(paths, engine, device):
+        translate_shards(models, paths, out, engine, device, options, as_json, policy, adapter, spread)
     else:
-        translate_here(models, files or [], engine, device, options, as_json, policy, adapter)
+        translate_here(models, paths, engine, device, options, as_json, policy, adapter)
 
 
 def translate_shards(

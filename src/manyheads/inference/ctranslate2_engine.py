@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from manyheads.model.encoder_decoder import Trace
 
 COMPUTE_TYPES = ("float32", "int8", "int8_float32")
-BATCH_TOKENS, BEAM_BATCH_TOKENS = 1024, 512  # of sources, padding counted, translated at once by a thread
+BATCH_TOKENS, BEAM_BATCH_TOKENS = 3072, 1024  # of sources, padding counted, translated at once by a thread
 SHORTLIST_BATCH_TOKENS = 512  # the same with a shortlist: more sentences have more candidates
 SCORE_TOKENS = 1024  # of sources or targets, scored at once: all their logits are held
 READ_AHEAD = 4096  # requests of a stream, which are sorted by length

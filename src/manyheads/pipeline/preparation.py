@@ -117,9 +117,11 @@ class TextPreparer:
         uses_copy_symbols: bool = False,
         can_require: bool = True,
         casing: CaseLexicon | None = None,
+        encoding_threads: int = 1,
     ) -> None:
         """`can_require` is whether the engine can be required to write phrases."""
         self.splitter, self.options, self.can_require = splitter, options, can_require
+        self.encoding_threads = encoding_threads
         self.subwords = splitter.subwords
         self.language_check = LanguageCheck(splitter.language)
         self.protector = SentenceProtector(
@@ -133,7 +135,7 @@ class TextPreparer:
         memory = self._open_memory()
         split_texts = [self._split(text, memory) for text in texts]
         protected = [sentence.encoded for split in split_texts for sentence in split.sentences]
-        encoded = iter(self.subwords.encode_sentences(protected))
+        encoded = iter(self.subwords.encode_sentences(protected, self.encoding_threads))
         jobs = []
         for text, split in zip(texts, split_texts, strict=True):
             ids = [next(encoded) for _ in split.sentences]

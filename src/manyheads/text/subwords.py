@@ -148,12 +148,12 @@ class SubwordTokenizer:
         )
         return text
 
-    def encode_sentences(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_sentences(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """Return the ids of many texts, each followed by end. Other threads run meanwhile."""
         normalized = [normalize(text) for text in texts]
         if len(normalized) <= MAX_SINGLE_CALLS:
             return [self._processor.encode(text, add_eos=True) for text in normalized]
-        ids: list[list[int]] = self._processor.encode(normalized, add_eos=True, num_threads=1)
+        ids: list[list[int]] = self._processor.encode(normalized, add_eos=True, num_threads=threads)
         return ids
 
     def decode_sentences(self, sentences: Sequence[list[int]]) -> list[str]:
