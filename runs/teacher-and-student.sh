@@ -6,7 +6,7 @@
 #
 # DATA: the data folder of runs/data/europarl.toml, prepared before. SUBWORDS: a folder with the subwords of the student
 # (16,000 pieces). NEWS: a folder with 13.en, 13.de, 14.en, 14.de (newstest2013 and 2014), short.en and short.de, and
-# perhaps other.*: English text of other domains.
+# perhaps other.*: English text of other domains, and domain.en and domain.de: held-out text of Europarl.
 # LINES: a file of 200,000 lines to translate. Steps that are complete are not repeated, so the same call resumes.
 #
 #   step         seconds  result in OUT
@@ -50,6 +50,8 @@ echo "evaluate and prepare: $(remaining) s left" >&2
     measure "$results/robustness.txt" 240 python3 bench/robustness.py "$out/teacher/model" "$news/14.en" "$news/14.de" \
         --hostile "${HOSTILE:-20000}" --short "$news/short.en" "$news/short.de" \
         $(for file in "$news"/other.*; do [ -f "$file" ] && echo "--other $file"; done) --json "$results/robustness.json"
+    [ ! -f "$news/domain.en" ] || measure "$results/domain.txt" 60 python3 bench/robustness.py "$out/teacher/model" \
+        "$news/domain.en" "$news/domain.de" --json "$results/domain.json"
 ) &
 distill 300 data || exit $?
 
