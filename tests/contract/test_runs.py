@@ -130,7 +130,7 @@ def test_a_packed_data_folder_is_restored_to_the_byte(tmp_path: Path) -> None:
     assert names == {path.name for path in (tmp_path / "again").iterdir()}
     for name in names:
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "data" / name).read_bytes()
-    assert not [*(tmp_path / "packed").glob("*offsets*")]
+    assert not [*(tmp_path / "packed").glob("train.*offsets*")]
     lines = (tmp_path / "lines.en").read_text().splitlines()
     assert len(lines) == 20
     assert set(lines) <= set((tmp_path / "text.en").read_text().splitlines())
