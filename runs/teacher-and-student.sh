@@ -53,7 +53,11 @@ echo "evaluate and prepare: $(remaining) s left" >&2
     [ ! -f "$news/domain.en" ] || measure "$results/domain.txt" 60 python3 bench/robustness.py "$out/teacher/model" \
         "$news/domain.en" "$news/domain.de" --json "$results/domain.json"
 ) &
-distill 300 data || exit $?
+distill 300 data || {
+    code=$?
+    wait
+    exit $code
+}
 
 seconds=$(($(remaining) - 45))    # what loading takes, and the average and calibration at the end
 echo "student: $seconds s" >&2

@@ -341,6 +341,17 @@ def test_the_usual_case_of_words_is_learned_and_used_for_sources_in_one_case(tmp
     assert texts(plain)[-2:] == lower
 
 
+def test_sources_behind_a_tag_are_read_like_those_without(tmp_path: Path) -> None:
+    lower = [("the house number 5 is new.", "집, 하나"), ("The House Number 6 Is New", "여섯")]
+    files, tagged = write(tmp_path, "a", SENTENCES), write(tmp_path, "b", lower)
+    inputs = [{"files": files}, {"files": tagged, "tag": "<bt>"}]
+    store = prepare(recipe(inputs), tmp_path / "data")
+    assert [source for source, _ in texts(store)[-2:]] == [
+        "<bt> The house number 5 is new.",
+        "<bt> The house number 6 is new",
+    ]
+
+
 def test_a_source_without_case_has_no_case_lexicon(tmp_path: Path) -> None:
     files = write(tmp_path, "a", SENTENCES)
     corpus = {"source": "ko", "target": "en", "hold_out": 0}

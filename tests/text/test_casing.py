@@ -152,6 +152,61 @@ def test_only_case_changes_and_a_second_time_nothing(text: str) -> None:
     assert LEXICON.restore(restored) == restored
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("we don’t know, i’m at obama’s house", "We don’t know, I’m at Obama’s house"),
+        (
+            "the house, i.e. the eu, is at 5 p.m. the u.s. side",
+            "The house, i.e. the EU, is at 5 p.m. the u.s. side",
+        ),
+        ("- the house went to berlin", "- The house went to Berlin"),
+        ("(the house went) to “berlin”", "(The house went) to “Berlin”"),
+        ("5 houses went to the e-mail of wi-fi", "5 Houses went to the e-mail of wi-fi"),
+        ("the way of d'obama and o'neill", "The Way of d'Obama And o'neill"),
+        ("look! the house? “the eu”", "Look! The house? “The EU”"),
+    ],
+)
+def test_marks_abbreviations_and_compounds_are_no_words_of_their_own(text: str, expected: str) -> None:
+    words = (*LEXICON.words, "don't", "I'm", "we", "know", "is", "at", "side", "Obama")
+    assert CaseLexicon(words, True).restore(text) == expected
+
+
+def test_a_title_keeps_unknown_words_where_most_are_no_names() -> None:
+    lexicon = CaseLexicon(("the", "of", "house", "went", "to", "new"), False)
+    assert lexicon.restore_uninformative("Jonas Petrauskas Rasa Kazlauskiene") is None
+    assert lexicon.restore_uninformative("The New House Of Reykjavik") == "The new house of Reykjavik"
+    assert lexicon.restore_uninformative("the house of reykjavik") == "The house of reykjavik"
+    assert lexicon.restore("THE HOUSE OF REYKJAVIK") == "The house of reykjavik"
+
+
+@pytest.mark.parametrize("language", ["ko", "zh", "ja", "tr", "az", "hi"])
+def test_languages_without_case_or_with_other_rules_have_no_lexicon(language: str) -> None:
+    assert CaseCounter.for_language(language) is None
+    assert CaseCounter.for_language("de-AT") is not None
+
+
+def test_headlines_tell_nothing() -> None:
+    headlines = ["The New Rules Of The House Are Here To Stay"] * 9
+    assert learn_lexicon([*SENTENCES, *headlines]) == learn_lexicon(SENTENCES)
+
+
+def test_apostrophes_are_counted_as_one() -> None:
+    lexicon = learn_lexicon([*SENTENCES, *["He said that he doesn’t and she doesn't know."] * 2])
+    assert lexicon
+    assert "doesn't" in lexicon.words
+
+
+def test_dropped_forms_still_say_whether_rare_words_are_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(casing, "MAX_COUNTED", 10)
+    counter = CaseCounter("de")
+    for first in "ABCDEFGHIJKLMNOP":
+        counter.add([f"und wir sahen {first}{second}x und wir sahen" for second in "abcdefgh"])
+    lexicon = counter.build()
+    assert lexicon
+    assert lexicon.capitalizes_unknown
+
+
 def test_a_lexicon_is_stored_as_lines() -> None:
     for lexicon in (LEXICON, CaseLexicon((), False)):
         assert CaseLexicon.decode(lexicon.encode(), "casing.txt") == lexicon

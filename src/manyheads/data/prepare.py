@@ -57,8 +57,9 @@ def prepare(
         if counter:
             subwords = replace(subwords, casing=counter.build())
         subwords.save(aside)
+        tags = [input_config.tag for input_config in recipe.train if input_config.tag]
         counts = {
-            "train": encode_split(aside, "train", subwords, spool.pairs(), spool.count, report_progress)
+            "train": encode_split(aside, "train", subwords, spool.pairs(), spool.count, report_progress, tags)
         }
         for split, pairs in held_out.items():
             counts[split] = encode_split(aside, split, subwords, iter(pairs), len(pairs), report_progress)
@@ -70,10 +71,10 @@ def prepare(
 
 
 def make_case_counter(recipe: Recipe) -> CaseCounter | None:
-    """Return what learns the case lexicon; None if there is none, or that of the reused subwords."""
+    """Return what learns the case lexicon; None if there is to be none, or that of the reused subwords."""
     if recipe.subwords.reuse_from or not recipe.subwords.case_lexicon:
         return None
-    return CaseCounter(recipe.corpus.source)
+    return CaseCounter.for_language(recipe.corpus.source)
 
 
 def read_training(
@@ -101,7 +102,7 @@ def read_training(
             kept = list(filter_pairs(plausible, cleaner, sampled_pairs, log, report))
             if seen:
                 kept = list(drop_duplicates(kept, seen, log, report))
-            spool.write(add_tag(kept, input_config.tag))
+            spool.write(kept, input_config.tag)
             report.kept += len(kept)
         reports.append(report)
     if not spool.count:
@@ -114,11 +115,6 @@ def select_scores(scores: ScorePass | None, input_config: InputConfig) -> ScoreP
     if scores is None or (input_config.tag and input_config.files[0] not in scores.judged.by_file):
         return None
     return scores
-
-
-def add_tag(pairs: list[SentencePair], tag: str) -> list[SentencePair]:
-    """Put the tag of an input before its sources. Filters have seen them without it."""
-    return [pair._replace(source=f"{tag} {pair.source}") for pair in pairs] if tag else pairs
 
 
 def write_text(folder: Path, split: str, corpus: CorpusConfig, pairs: list[SentencePair]) -> None:

@@ -2,7 +2,7 @@
 
 import gzip
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from manyheads.config import UNK_ID, Recipe
 from manyheads.data.report import LENGTH_BOUNDS
 from manyheads.data.store import SideWriter, load_mapped_array, measure_supported_length
 from manyheads.progress import ReportProgress
-from manyheads.text.casing import CaseCounter
+from manyheads.text.casing import CaseCounter, CaseLexicon
 from manyheads.text.corpus import SentencePair
 from manyheads.text.subwords import SubwordPair, TokenSequences
 
@@ -26,7 +26,7 @@ class Spool:
     """Training pairs on disk between the two passes, in two compressed files of lines."""
 
     def __init__(self, folder: Path, case_counter: CaseCounter | None = None) -> None:
-        """`case_counter` sees the sources."""
+        """`case_counter` sees the sources, without tags."""
         self.paths = [folder / "spool.source.gz", folder / "spool.target.gz"]
         self.count, self.case_counter = 0, case_counter
 
@@ -38,9 +38,10 @@ class Spool:
         for file in self.files:
             file.close()
 
-    def write(self, pairs: list[SentencePair]) -> None:
-        for side, file in enumerate(self.files):
-            file.write("".join(f"{pair[side]}\n" for pair in pairs).encode())
+    def write(self, pairs: list[SentencePair], tag: str = "") -> None:
+        """Write pairs, with a tag before the sources. Filters have seen them without it."""
+        for side, (file, start) in enumerate(zip(self.files, (tag and f"{tag} ", ""), strict=True)):
+            file.write("".join(f"{start}{pair[side]}\n" for pair in pairs).encode())
         self.count += len(pairs)
         if self.case_counter:
             self.case_counter.add(pair.source for pair in pairs)
@@ -73,6 +74,12 @@ def train_subwords(recipe: Recipe, spool: Spool, report_progress: ReportProgress
     return SubwordPair.train(sample, config)
 
 
+def restore_source(text: str, casing: CaseLexicon, tags: Sequence[str]) -> str:
+    """Return a source as translation will read it, but for the tag before it."""
+    tag = next((f"{tag} " for tag in tags if text.startswith(f"{tag} ")), "")
+    return tag + (casing.restore_uninformative(text[len(tag) :]) or text[len(tag) :])
+
+
 @dataclass
 class TokenCounts:
     """Counts over one side of a split."""
@@ -99,8 +106,12 @@ def encode_split(
     pairs: Iterator[Any],
     num_pairs: int,
     report_progress: ReportProgress,
+    tags: Sequence[str] = (),
 ) -> dict[str, TokenCounts]:
-    """Write the token arrays of both sides, and return their counts. Sources are in their usual case."""
+    """Write the token arrays of both sides, and return their counts. Sources are in their usual case.
+
+    `tags` may stand before sources.
+    """
     tokenizers = {"source": subwords.source, "target": subwords.target}
     writers = {
         side: SideWriter(folder, split, side, len(tokenizer)) for side, tokenizer in tokenizers.items()
@@ -111,7 +122,7 @@ def encode_split(
         for index, (side, tokenizer) in enumerate(tokenizers.items()):
             texts = [pair[index] for pair in chunk]
             if side == "source" and subwords.casing:
-                texts = [subwords.casing.restore_uninformative(text) or text for text in texts]
+                texts = [restore_source(text, subwords.casing, tags) for text in texts]
             sequences = tokenizer.encode_batch(texts)
             writers[side].write(sequences)
             counts[side].add(sequences)

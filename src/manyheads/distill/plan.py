@@ -1,5 +1,6 @@
 """What a distillation does: its inputs, its settings, and the folders of its stages."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -140,7 +141,9 @@ class DistillationPlan:
         """Return what identifies the subwords of another folder, which may be moved."""
         if self.config.subwords is None:
             return None
-        return [tokenizer.sha256 for tokenizer in SubwordPair.load(self.subword_folder).files.values()]
+        subwords = SubwordPair.load(self.subword_folder)
+        casing = [hashlib.sha256(subwords.casing.encode()).hexdigest()] if subwords.casing else []
+        return [tokenizer.sha256 for tokenizer in subwords.files.values()] + casing
 
     def is_fixed(self, key: str) -> bool:
         """Return whether a setting decided what is written already. Until then it may change.

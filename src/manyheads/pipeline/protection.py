@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from manyheads.glossary import TermConstraints
 from manyheads.text.casing import CaseLexicon, is_all_capitals, to_sentence_case
-from manyheads.text.languages import LANGUAGES_BY_SCRIPT, get_base_language, get_script_pattern
+from manyheads.text.languages import LANGUAGES_WITH_CASE, get_base_language, get_script_pattern
 from manyheads.text.masks import extend_to_word, join_codes, mask, select_masked, split_at
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment, has_words, split_edges
@@ -18,11 +18,6 @@ from manyheads.text.subwords import SubwordTokenizer
 from manyheads.text.term_matching import TermMatch
 from manyheads.text.verbatim import TRIGGERS, Span, find_verbatim, is_invisible
 
-LANGUAGES_WITH_CASE = frozenset(
-    code
-    for script in ("Latin", "Greek", "Cyrillic", "Armenian", "Georgian")
-    for code in LANGUAGES_BY_SCRIPT[script].split()
-)
 INNER_DOT = re.compile(r"\.[A-Za-z]")  # of a host or file name
 LETTERS = re.compile(r"[^\W\d_]{2}")  # a word, rather than a letter among marks
 SPAN_FILLER = "0"  # in place of spans where only the letters around them matter

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Self
 
 from manyheads.errors import DataError
+from manyheads.text.languages import LANGUAGES_WITH_CASE, get_base_language
 from manyheads.text.noise import is_verbatim
 
 WORD = re.compile(r"[^\W\d_]{2,}")
@@ -21,17 +22,20 @@ MIN_LONGEST = 4  # letters of the longest of several words: "EU USA" are acronym
 MIN_SINGLE = 6  # letters of a word that is alone: "NATO" is one
 ENGLISH_I = re.compile(r"(?<!\w)i(?=\W|$)")
 
+DOTTED_I_LANGUAGES = frozenset({"tr", "az"})  # whose i has the capital İ
 ENGLISH_I_WORDS = ("I", "I'm", "I'll", "I've", "I'd")
 
 CASED_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-WORD_STEM = re.compile(r"[^\W\d_]+(?=['’])")
+WORD_PARTS = re.compile(r"([^\W\d_]+['’])(.*)")  # "l'" and "Europe", "Obama'" and "s"
 INNER_WORD = re.compile(rf"(?<=[\w,;] ){CASED_WORD.pattern}")  # not at the start of a sentence
+DOT_LETTER, LETTER_DOT = re.compile(r"\.[^\W\d_]"), re.compile(r"[^\W\d_]\.")
 SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\s*$")
-SENTENCE_START = re.compile(r"(?:^|[.!?…][\"'”’»)]*\s)[^\w\s]*$")  # before its first word
+ANOTHER_SENTENCE = re.compile(r"(?:[!?…]|(?<=\w\w)\.)[\"'”’»)]*\s[^\w\s]*$")  # "i.e. the" is none
+MAX_START_MARKS = 12  # characters before the first word of a sentence in which the end of another is sought
+MAX_ELISION = 2  # letters of an article before an apostrophe: d'Europe, dell' has more
 MIN_TITLE_WORDS = 4  # of a line in Title Case; fewer may be a name
 MIN_SENTENCE_WORDS = 4  # of a sentence without a mark at its end
 MIN_TITLE_CHANGES = 1 / 3  # of its words that are usually in lower case; a list of names has fewer
-MAX_START_MARKS = 8  # before the first word of a sentence: quotes, a dash, the end of the sentence before
 MIN_COUNT = 3  # of a word that is known
 MAX_WORDS = 65_536  # that a lexicon keeps, the most frequent ones
 MAX_COUNTED = 1_000_000  # forms that are counted at a time; the rarest are dropped when there are more
@@ -104,8 +108,8 @@ class CaseLexicon:
 
     @cached_property
     def forms(self) -> Mapping[str, str]:
-        """The usual forms of words in lower case."""
-        return {word.lower(): word for word in self.words}
+        """The usual forms of words in lower case, by their letters: apostrophes are straight."""
+        return {straighten(word.lower()): word for word in self.words}
 
     def restore_uninformative(self, text: str) -> str | None:
         """Return a text in lower case or Title Case as it is usually written; None if its case stays."""
@@ -123,36 +127,55 @@ class CaseLexicon:
 
         Numbers, URLs, placeholders and codes stay. The length is the same.
         """
-        position, parts = 0, []
+        start, parts = 0, []
         lower = to_lower(text)
-        for chunk in lower.split(" "):
-            end = position + len(chunk)
+        first = CASED_WORD.search(text)
+        first_letter = first.start() if first and not has_word(text[: first.start()]) else -1
+        for chunk in text.split(" "):
+            end = start + len(chunk)
             if is_verbatim(chunk):
-                parts.append(text[position:end])
+                parts.append(chunk)
             else:
-                parts.append(self._restore_words(lower, position, end, capitalizes_starts))
-            position = end + 1
+                parts.append(self._restore_words(text, lower, start, end, capitalizes_starts, first_letter))
+            start = end + 1
         return " ".join(parts)
 
-    def _restore_words(self, text: str, start: int, end: int, capitalizes_starts: bool) -> str:
+    def _restore_words(
+        self, text: str, lower: str, start: int, end: int, capitalizes_starts: bool, first_letter: int
+    ) -> str:
         parts: list[str] = []
         position = start
-        for match in CASED_WORD.finditer(text, start, end):
-            form = self._find_form(match[0])
-            if capitalizes_starts and form[0].islower() and is_start(text, match.start()):
+        for match in CASED_WORD.finditer(lower, start, end):
+            own_start, own_end = match.span()
+            if is_abbreviated(lower, own_start, own_end):
+                continue
+            form = self._find_form(
+                text[own_start:own_end], match[0], is_in_compound(lower, own_start, own_end)
+            )
+            is_start = own_start == first_letter or starts_sentence(lower, own_start)
+            if capitalizes_starts and is_start and form[0].islower():
                 form = capitalize(form)
-            parts += text[position : match.start()], form
-            position = match.end()
-        return "".join(parts) + text[position:end]
+            parts += lower[position:own_start], form
+            position = own_end
+        return "".join(parts) + lower[position:end]
 
-    def _find_form(self, word: str) -> str:
-        """Return how a word in lower case is usually written; "Obama's" like "Obama"."""
-        if word in self.forms:
-            return self.forms[word]
-        stem = WORD_STEM.match(word)
-        if stem and stem[0] in self.forms:
-            return self.forms[stem[0]] + word[stem.end() :]
-        return capitalize(word) if self.capitalizes_unknown and len(word) > 1 else word
+    def _find_form(self, word: str, lower: str, is_in_compound: bool) -> str:
+        """Return how a word is usually written: "obama's" like "Obama", "d'europe" like "Europe"."""
+        form = self.forms.get(straighten(lower))
+        if form is not None:
+            return copy_apostrophes(form, lower)
+        stem_length = len(lower)
+        if parts := WORD_PARTS.fullmatch(lower):
+            stem, rest = parts.groups()
+            stem_length = len(stem) - 1
+            if known := self.forms.get(stem[:-1]):
+                return known + lower[stem_length:]
+            if stem_length <= MAX_ELISION and (known := self.forms.get(rest)):
+                return stem + known
+        if self.capitalizes_unknown:
+            is_short = stem_length == 1 or (stem_length < len(lower) and stem_length <= MAX_ELISION)
+            return lower if is_short or is_in_compound else capitalize(lower)
+        return lower if word.isupper() else word
 
     def encode(self) -> bytes:
         """Return the contents of the file."""
@@ -171,9 +194,39 @@ class CaseLexicon:
         return cls(tuple(words), UNKNOWN_LINES[first])
 
 
-def is_start(text: str, position: int) -> bool:
-    """Return whether a sentence starts with the word at a position."""
-    return SENTENCE_START.search(text, max(0, position - MAX_START_MARKS), position) is not None
+def has_word(text: str) -> bool:
+    return any(map(str.isalnum, text))
+
+
+def starts_sentence(text: str, position: int) -> bool:
+    """Return whether another sentence ends before the word at a position."""
+    return ANOTHER_SENTENCE.search(text, max(0, position - MAX_START_MARKS), position) is not None
+
+
+def is_abbreviated(text: str, start: int, end: int) -> bool:
+    """Return whether a word is a single letter of "i.e." and the like."""
+    if end - start > 1:
+        return False
+    return (
+        DOT_LETTER.match(text, end) is not None
+        or LETTER_DOT.match(text, max(0, start - 2), start) is not None
+    )
+
+
+def is_in_compound(text: str, start: int, end: int) -> bool:
+    """Return whether a hyphen joins a word to another."""
+    return "-" in (text[start - 1 : start], text[end : end + 1])
+
+
+def straighten(word: str) -> str:
+    return word.replace("’", "'")
+
+
+def copy_apostrophes(form: str, word: str) -> str:
+    """Return a form with the apostrophes of a word."""
+    if "'" not in word and "’" not in word:
+        return form
+    return "".join(other if other in "'’" else own for own, other in zip(form, word, strict=True))
 
 
 def capitalize(word: str) -> str:
@@ -189,19 +242,29 @@ class CaseCounter:
         self.language = language
         self.counts: Counter[str] = Counter()
         self.dropped_count = 0  # forms with as many occurrences or fewer were dropped
+        self.num_dropped = self.num_dropped_names = 0
+
+    @classmethod
+    def for_language(cls, language: str) -> Self | None:
+        """Return a counter; None for a language without case, or one whose capitals other rules make."""
+        base = get_base_language(language)
+        return cls(language) if base in LANGUAGES_WITH_CASE and base not in DOTTED_I_LANGUAGES else None
 
     def add(self, texts: Iterable[str]) -> None:
         """Count the words within sentences. Texts in one case tell nothing."""
         for text in texts:
-            if not (text.islower() or text.isupper()):
-                self.counts.update(INNER_WORD.findall(text))
+            if not (text.islower() or text.isupper() or is_title_case(text)):
+                self.counts.update(map(straighten, INNER_WORD.findall(text)))
         while len(self.counts) > MAX_COUNTED:
             self.dropped_count += 1
-            kept = {form: count for form, count in self.counts.items() if count > self.dropped_count}
-            self.counts = Counter(kept)
+            dropped = [form for form, count in self.counts.items() if count <= self.dropped_count]
+            self.num_dropped += len(dropped)
+            self.num_dropped_names += count_names(dropped)
+            for form in dropped:
+                del self.counts[form]
 
     def build(self) -> CaseLexicon | None:
-        """Return the lexicon; None if the writing system has no case."""
+        """Return the lexicon; None if most words have no case."""
         counts_by_word: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for form, count in self.counts.items():
             lower = form.lower()
@@ -211,10 +274,15 @@ class CaseCounter:
         if sum(totals.values()) <= MIN_SHARE_OF_CASED * self.counts.total():
             return None
         rare = [form for word, forms in counts_by_word.items() if totals[word] < MIN_COUNT for form in forms]
-        share_of_names = sum(not form[0].islower() for form in rare) / max(1, len(rare))
+        num_names, num_rare = self.num_dropped_names + count_names(rare), self.num_dropped + len(rare)
         known = [word for word, total in totals.items() if total >= MIN_COUNT]
         known = sorted(known, key=lambda word: (-totals[word], word))[: MAX_WORDS - len(ENGLISH_I_WORDS)]
         usual = [max(counts_by_word[word].items(), key=lambda item: (item[1], item[0]))[0] for word in known]
         if is_english(self.language):
             usual += [word for word in ENGLISH_I_WORDS if word.lower() not in set(known)]
-        return CaseLexicon(tuple(usual), share_of_names > MIN_SHARE_OF_NAMES)
+        return CaseLexicon(tuple(usual), num_names > MIN_SHARE_OF_NAMES * max(1, num_rare))
+
+
+def count_names(forms: Iterable[str]) -> int:
+    """Return how many forms begin with a capital."""
+    return sum(not form[0].islower() for form in forms)

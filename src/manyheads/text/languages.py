@@ -59,6 +59,11 @@ LANGUAGES_BY_SCRIPT = {
     "cy mt id ms tl vi sw af eo la",
 }
 SCRIPT_BY_LANGUAGE = {code: script for script, codes in LANGUAGES_BY_SCRIPT.items() for code in codes.split()}
+LANGUAGES_WITH_CASE = frozenset(
+    code
+    for script in ("Latin", "Greek", "Cyrillic", "Armenian", "Georgian")
+    for code in LANGUAGES_BY_SCRIPT[script].split()
+)
 
 
 def get_script_pattern(language: str) -> re.Pattern[str] | None:

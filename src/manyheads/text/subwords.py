@@ -352,6 +352,11 @@ class SubwordPair:
             SubwordTokenizer.train((target for _, target in sample()), config, symbols),
         )
 
+    def restore_case(self, source: str) -> str:
+        """Return a source as it is usually written if its case says nothing."""
+        restored = self.casing.restore_uninformative(source) if self.casing else None
+        return source if restored is None else restored
+
     def save(self, folder: Path) -> None:
         for name, tokenizer in self.files.items():
             tokenizer.save(folder / name)
