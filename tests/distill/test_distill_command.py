@@ -128,8 +128,8 @@ def test_a_student_of_the_built_in_corpus_comes_close_to_its_teacher(tmp_path: P
         "--device", "cpu", "--speed-seconds", "0.1", "--vocab-size", "600", "--json",
         "--min-confidence", "0.05",
         "model.d_model=64", "model.d_ff=128", "model.encoder_layers=1", "data.batch_tokens=2000",
-        "train.steps=250", "train.warmup=40", "train.learning_rate=5e-3", "train.schedule=linear",
-        "train.checkpoint_every=125", "train.validate_every=125",
+        "train.steps=350", "train.warmup=40", "train.learning_rate=5e-3", "train.schedule=linear",
+        "train.checkpoint_every=175", "train.validate_every=175",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
