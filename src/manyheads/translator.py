@@ -146,7 +146,7 @@ class Translator:
         """Return the scores of given translations, by forced decoding. Each is taken as one sentence."""
         if len(sources) != len(targets):
             raise RequestError(f"{len(sources)} sources, but {len(targets)} targets: give one for each")
-        source_ids = self.subwords.source.encode_sentences([*map(self.subwords.restore_case, sources)])
+        source_ids = self.subwords.source.encode_sentences([*map(self.subwords.read_source, sources)])
         target_ids = [ids[:-1] for ids in self.subwords.target.encode_sentences(targets)]
         scores = self.engine.score(source_ids, target_ids)
         rows = zip(sources, targets, source_ids, target_ids, scores, strict=True)
@@ -160,8 +160,7 @@ class Translator:
         self.engine.require("attention")
         if target is None:
             target = self.translate([source], split=False, corrections=False)[0].text
-        source_ids = self.subwords.source.encode(self.subwords.restore_case(source))
-        target_ids = self.subwords.target.encode(target)
+        source_ids, target_ids = self.subwords.encode_source(source), self.subwords.target.encode(target)
         trace, log_p_TK = self.engine.trace([*source_ids, EOS_ID], target_ids)
         written = [*target_ids, EOS_ID]
         best = log_p_TK.topk(min(candidates, log_p_TK.shape[1]))

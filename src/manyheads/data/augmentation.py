@@ -26,9 +26,7 @@ from manyheads.text.term_annotation import TERM_SYMBOLS
 from manyheads.text.verbatim import COPY_SYMBOLS
 
 CASE_NOISES = ("lower", "title")
-RESTORED_SHARE = (
-    0.75  # of the sources that get them; the rest is for texts of which only a part is in one case
-)
+RESTORED_SHARE = 0.75  # of the sources that get them; the others are for texts that are partly so
 
 
 class SourceAugmenter:

@@ -51,8 +51,10 @@ def prepare(
             log = DropLog(recipe.corpus.on_invalid, file)
             held_out, reports = load_held_out(recipe, judged, log, report_progress)
             counter = make_case_counter(recipe)
-            with Spool(aside, counter) as spool:
-                reports["train"] = read_training(recipe, held_out, judged, log, spool, report_progress)
+            with Spool(aside) as spool:
+                reports["train"] = read_training(
+                    recipe, held_out, judged, log, spool, counter, report_progress
+                )
         subwords = reused or train_subwords(recipe, spool, report_progress)
         if counter:
             subwords = replace(subwords, casing=counter.build())
@@ -83,9 +85,10 @@ def read_training(
     judged: JudgedScores | None,
     log: DropLog,
     spool: Spool,
+    counter: CaseCounter | None,
     report_progress: ReportProgress,
 ) -> list[InputReport]:
-    """Read, filter and spool the training pairs."""
+    """Read, filter and spool the training pairs. `counter` sees the sources, without tags."""
     sampled = [split for split in held_out if not getattr(recipe, split)]
     sampled_pairs = {(pair.source, pair.target): split for split in sampled for pair in held_out[split]}
     cleaner = Cleaner(recipe.clean, recipe.corpus, index_sides(held_out))
@@ -102,7 +105,9 @@ def read_training(
             kept = list(filter_pairs(plausible, cleaner, sampled_pairs, log, report))
             if seen:
                 kept = list(drop_duplicates(kept, seen, log, report))
-            spool.write(kept, input_config.tag)
+            if counter:
+                counter.add(pair.source for pair in kept)
+            spool.write(add_tag(kept, input_config.tag))
             report.kept += len(kept)
         reports.append(report)
     if not spool.count:
@@ -115,6 +120,11 @@ def select_scores(scores: ScorePass | None, input_config: InputConfig) -> ScoreP
     if scores is None or (input_config.tag and input_config.files[0] not in scores.judged.by_file):
         return None
     return scores
+
+
+def add_tag(pairs: list[SentencePair], tag: str) -> list[SentencePair]:
+    """Put the tag of an input before its sources. Filters have seen them without it."""
+    return [pair._replace(source=f"{tag} {pair.source}") for pair in pairs] if tag else pairs
 
 
 def write_text(folder: Path, split: str, corpus: CorpusConfig, pairs: list[SentencePair]) -> None:

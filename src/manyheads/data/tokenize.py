@@ -14,7 +14,7 @@ from manyheads.config import UNK_ID, Recipe
 from manyheads.data.report import LENGTH_BOUNDS
 from manyheads.data.store import SideWriter, load_mapped_array, measure_supported_length
 from manyheads.progress import ReportProgress
-from manyheads.text.casing import CaseCounter, CaseLexicon
+from manyheads.text.casing import CaseLexicon
 from manyheads.text.corpus import SentencePair
 from manyheads.text.subwords import SubwordPair, TokenSequences
 
@@ -25,10 +25,9 @@ SPOOL_COMPRESSION = 1  # the fastest level of gzip
 class Spool:
     """Training pairs on disk between the two passes, in two compressed files of lines."""
 
-    def __init__(self, folder: Path, case_counter: CaseCounter | None = None) -> None:
-        """`case_counter` sees the sources, without tags."""
+    def __init__(self, folder: Path) -> None:
         self.paths = [folder / "spool.source.gz", folder / "spool.target.gz"]
-        self.count, self.case_counter = 0, case_counter
+        self.count = 0
 
     def __enter__(self) -> Self:
         self.files = [gzip.GzipFile(path, "wb", SPOOL_COMPRESSION) for path in self.paths]
@@ -38,13 +37,10 @@ class Spool:
         for file in self.files:
             file.close()
 
-    def write(self, pairs: list[SentencePair], tag: str = "") -> None:
-        """Write pairs, with a tag before the sources. Filters have seen them without it."""
-        for side, (file, start) in enumerate(zip(self.files, (tag and f"{tag} ", ""), strict=True)):
-            file.write("".join(f"{start}{pair[side]}\n" for pair in pairs).encode())
+    def write(self, pairs: list[SentencePair]) -> None:
+        for side, file in enumerate(self.files):
+            file.write("".join(f"{pair[side]}\n" for pair in pairs).encode())
         self.count += len(pairs)
-        if self.case_counter:
-            self.case_counter.add(pair.source for pair in pairs)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         with gzip.open(self.paths[0], "rb") as sources, gzip.open(self.paths[1], "rb") as targets:
@@ -77,7 +73,7 @@ def train_subwords(recipe: Recipe, spool: Spool, report_progress: ReportProgress
 def restore_source(text: str, casing: CaseLexicon, tags: Sequence[str]) -> str:
     """Return a source as translation will read it, but for the tag before it."""
     tag = next((f"{tag} " for tag in tags if text.startswith(f"{tag} ")), "")
-    return tag + (casing.restore_uninformative(text[len(tag) :]) or text[len(tag) :])
+    return tag + casing.read(text[len(tag) :])
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """What a distillation does: its inputs, its settings, and the folders of its stages."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -142,8 +141,7 @@ class DistillationPlan:
         if self.config.subwords is None:
             return None
         subwords = SubwordPair.load(self.subword_folder)
-        casing = [hashlib.sha256(subwords.casing.encode()).hexdigest()] if subwords.casing else []
-        return [tokenizer.sha256 for tokenizer in subwords.files.values()] + casing
+        return [part.sha256 for part in (*subwords.files.values(), subwords.casing) if part is not None]
 
     def is_fixed(self, key: str) -> bool:
         """Return whether a setting decided what is written already. Until then it may change.

@@ -124,7 +124,7 @@ def walk_layer(
     model: Transformer = translator.engine.model  # type: ignore[attr-defined]
     config = model.config
     num_layers = check_layer(config, stack, layer)
-    source_ids = [*translator.subwords.source.encode(translator.subwords.restore_case(source)), EOS_ID]
+    source_ids = [*translator.subwords.encode_source(source), EOS_ID]
     target_ids = translator.subwords.target.encode(target)
     device = model.output.weight.device
     packed_source = Packed.of([source_ids]).to(device)

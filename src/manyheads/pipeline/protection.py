@@ -53,14 +53,14 @@ class SentenceProtector:
     def protect(self, text: str) -> ProtectedSentence | None:
         """Return what is encoded, or None if there is nothing to translate: the text is all to be copied."""
         if not (self.find_trigger(text) or text.isupper() or has_dotted_name(text)):
-            return ProtectedSentence(self._restore_case(text), None)
+            return ProtectedSentence(self._read(text, is_upper=False), None)
         spans = self.find_spans(text)
         without_spans = text if not spans else fill_spans(text, spans)
         if spans and not has_words(fill_spans(text, join_codes(text, spans)).replace(SPAN_FILLER, "")):
             return None
         is_upper = is_all_capitals(without_spans)
         masked = select_masked(spans) if self.uses_copy_symbols else []
-        encoded, values = mask(self._restore_usual(text, spans, is_upper), masked)
+        encoded, values = mask(self._read_between(text, without_spans, spans, is_upper), masked)
         encoded = self.simplify(encoded)
         if not (spans or is_upper):
             return ProtectedSentence(encoded, None)
@@ -131,7 +131,8 @@ class SentenceProtector:
         self, text: str, restoration: Restoration
     ) -> tuple[list[Segment], list[ProtectedSentence]]:
         """Return a sentence as segments between its spans, and what is encoded of those to be translated."""
-        usual = self._restore_usual(text, restoration.spans, restoration.is_upper)
+        without_spans = fill_spans(text, restoration.spans)
+        usual = self._read_between(text, without_spans, restoration.spans, restoration.is_upper)
         own = Restoration(is_upper=True) if restoration.is_upper else None
         segments, parts, start = self.split_at_spans(text, restoration.spans), [], 0
         for segment in segments:
@@ -151,21 +152,18 @@ class SentenceProtector:
             if character in self.known or character.isspace() or not is_invisible(character)
         )
 
-    def _restore_usual(self, text: str, spans: Sequence[Span], is_upper: bool) -> str:
-        """Return a text as it is usually written if its case says nothing, with the spans as they are."""
-        without_spans = fill_spans(text, spans) if spans else text
-        usual = self._lower(without_spans) if is_upper else self._restore_case(without_spans)
+    def _read_between(self, text: str, without_spans: str, spans: Sequence[Span], is_upper: bool) -> str:
+        """Return a text as the model reads it, with the spans as they are."""
+        usual = self._read(without_spans, is_upper)
         for span in spans:
             usual = usual[: span.start] + text[span.start : span.end] + usual[span.end :]
         return usual
 
-    def _lower(self, text: str) -> str:
-        """Return a text of capitals as it is usually written."""
-        return self.casing.restore(text) if self.casing else to_sentence_case(text, self.language)
-
-    def _restore_case(self, text: str) -> str:
-        restored = self.casing.restore_uninformative(text) if self.casing else None
-        return text if restored is None else restored
+    def _read(self, text: str, is_upper: bool) -> str:
+        """Return a text without spans as the model reads it: in its usual case where its own says nothing."""
+        if self.casing is None:
+            return to_sentence_case(text, self.language) if is_upper else text
+        return self.casing.restore(text) if is_upper else self.casing.read(text)
 
 
 def has_dotted_name(text: str) -> bool:

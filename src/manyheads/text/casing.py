@@ -6,6 +6,7 @@
 How words are usually written is learned from the training sources: `CaseLexicon`.
 """
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -41,10 +42,7 @@ MAX_WORDS = 65_536  # that a lexicon keeps, the most frequent ones
 MAX_COUNTED = 1_000_000  # forms that are counted at a time; the rarest are dropped when there are more
 MIN_SHARE_OF_CASED = 1 / 2  # of the words, for a lexicon; a Korean text has some in Latin letters
 MIN_SHARE_OF_NAMES = 1 / 3  # of the rare words, from which on unknown ones are taken for names
-UNKNOWN_LINES = {
-    "unknown words: as they are": False,
-    "unknown words: capitalized": True,
-}  # the first of a file
+UNKNOWN_LINES = ("unknown words: as they are", "unknown words: capitalized")  # the first line of a file
 
 
 def is_all_capitals(text: str) -> bool:
@@ -72,14 +70,10 @@ def to_sentence_case(text: str, language: str) -> str:
     A capital whose lower case is not upper-cased to it again stays.
     """
     lower = to_lower(text)
-    if is_english(language):
+    if get_base_language(language) == "en":
         lower = ENGLISH_I.sub("I", lower)
     first = next((index for index, character in enumerate(lower) if character.isalpha()), len(lower))
     return lower[:first] + text[first : first + 1] + lower[first + 1 :]
-
-
-def is_english(language: str) -> bool:
-    return language.partition("-")[0].lower() == "en"
 
 
 def to_lower(text: str) -> str:
@@ -110,6 +104,15 @@ class CaseLexicon:
     def forms(self) -> Mapping[str, str]:
         """The usual forms of words in lower case, by their letters: apostrophes are straight."""
         return {straighten(word.lower()): word for word in self.words}
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.encode()).hexdigest()
+
+    def read(self, source: str) -> str:
+        """Return a source as a model reads it: as it is usually written if its case says nothing."""
+        restored = self.restore_uninformative(source)
+        return source if restored is None else restored
 
     def restore_uninformative(self, text: str) -> str | None:
         """Return a text in lower case or Title Case as it is usually written; None if its case stays."""
@@ -149,18 +152,17 @@ class CaseLexicon:
             own_start, own_end = match.span()
             if is_abbreviated(lower, own_start, own_end):
                 continue
-            form = self._find_form(
-                text[own_start:own_end], match[0], is_in_compound(lower, own_start, own_end)
-            )
-            is_start = own_start == first_letter or starts_sentence(lower, own_start)
-            if capitalizes_starts and is_start and form[0].islower():
+            form = self._find_form(text, lower, own_start, own_end)
+            may_start = capitalizes_starts and form[0].islower()
+            if may_start and (own_start == first_letter or starts_sentence(lower, own_start)):
                 form = capitalize(form)
             parts += lower[position:own_start], form
             position = own_end
         return "".join(parts) + lower[position:end]
 
-    def _find_form(self, word: str, lower: str, is_in_compound: bool) -> str:
+    def _find_form(self, text: str, lower_text: str, start: int, end: int) -> str:
         """Return how a word is usually written: "obama's" like "Obama", "d'europe" like "Europe"."""
+        word, lower = text[start:end], lower_text[start:end]
         form = self.forms.get(straighten(lower))
         if form is not None:
             return copy_apostrophes(form, lower)
@@ -174,24 +176,22 @@ class CaseLexicon:
                 return stem + known
         if self.capitalizes_unknown:
             is_short = stem_length == 1 or (stem_length < len(lower) and stem_length <= MAX_ELISION)
-            return lower if is_short or is_in_compound else capitalize(lower)
+            return lower if is_short or is_in_compound(lower_text, start, end) else capitalize(lower)
         return lower if word.isupper() else word
 
     def encode(self) -> bytes:
         """Return the contents of the file."""
-        (first,) = (line for line, value in UNKNOWN_LINES.items() if value == self.capitalizes_unknown)
-        return "".join(f"{line}\n" for line in (first, *self.words)).encode()
+        lines = (UNKNOWN_LINES[self.capitalizes_unknown], *self.words)
+        return "".join(f"{line}\n" for line in lines).encode()
 
     @classmethod
     def decode(cls, content: bytes, name: str) -> Self:
-        try:
-            first, *words, last = content.decode().split("\n")
-        except ValueError:  # not UTF-8, or too few lines
-            raise DataError(f"{name}: not a case lexicon, or damaged: prepare the data again") from None
+        first, *words = content.decode(errors="replace").removesuffix("\n").split("\n")
         is_valid = all(CASED_WORD.fullmatch(word) and len(word.lower()) == len(word) for word in words)
-        if first not in UNKNOWN_LINES or last or not is_valid or len(words) > MAX_WORDS:
+        is_whole = content.endswith(b"\n") and len(words) <= MAX_WORDS
+        if first not in UNKNOWN_LINES or not (is_valid and is_whole):
             raise DataError(f"{name}: not a case lexicon, or damaged: prepare the data again")
-        return cls(tuple(words), UNKNOWN_LINES[first])
+        return cls(tuple(words), first == UNKNOWN_LINES[True])
 
 
 def has_word(text: str) -> bool:
@@ -278,8 +278,8 @@ class CaseCounter:
         known = [word for word, total in totals.items() if total >= MIN_COUNT]
         known = sorted(known, key=lambda word: (-totals[word], word))[: MAX_WORDS - len(ENGLISH_I_WORDS)]
         usual = [max(counts_by_word[word].items(), key=lambda item: (item[1], item[0]))[0] for word in known]
-        if is_english(self.language):
-            usual += [word for word in ENGLISH_I_WORDS if word.lower() not in set(known)]
+        if get_base_language(self.language) == "en":
+            usual += [word for word in ENGLISH_I_WORDS if word.lower() not in known]
         return CaseLexicon(tuple(usual), num_names > MIN_SHARE_OF_NAMES * max(1, num_rare))
 
 

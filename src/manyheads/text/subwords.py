@@ -352,10 +352,13 @@ class SubwordPair:
             SubwordTokenizer.train((target for _, target in sample()), config, symbols),
         )
 
-    def restore_case(self, source: str) -> str:
-        """Return a source as it is usually written if its case says nothing."""
-        restored = self.casing.restore_uninformative(source) if self.casing else None
-        return source if restored is None else restored
+    def encode_source(self, text: str) -> list[int]:
+        """Return the ids of a source as the model reads it, without begin and end."""
+        return self.source.encode(self.read_source(text))
+
+    def read_source(self, text: str) -> str:
+        """Return a source as the model reads it: in its usual case if there is a case lexicon."""
+        return self.casing.read(text) if self.casing else text
 
     def save(self, folder: Path) -> None:
         for name, tokenizer in self.files.items():
