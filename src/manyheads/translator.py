@@ -255,8 +255,9 @@ class Translator:
 
 def choose_encoding_threads(engine: Engine) -> int:
     """Return the threads that encode subwords: some where a GPU leaves cores free that it waits for."""
-    is_on_gpu = getattr(getattr(engine, "device", None), "type", None) == "cuda"
-    return max(1, min(MAX_ENCODING_THREADS, count_cpus() // CORES_PER_ENCODING_THREAD)) if is_on_gpu else 1
+    if not getattr(engine, "runs_on_gpu", False):
+        return 1
+    return max(1, min(MAX_ENCODING_THREADS, count_cpus() // CORES_PER_ENCODING_THREAD))
 
 
 def count_texts(report_progress: ReportProgress | None, total: int | None) -> ReportDone:

@@ -16,7 +16,7 @@ import manyheads as mh
 from manyheads.bulk import resources
 from manyheads.bulk.jobs import format_score
 from manyheads.bulk.resources import plan_local_workers
-from manyheads.cli.bulk import complete_ray_option, is_for_several_gpus
+from manyheads.cli.bulk import complete_ray_option, count_gpus_for
 from manyheads.errors import RequestError
 from support.untrained_model import save_untrained_model
 
@@ -162,20 +162,18 @@ def test_several_workers_share_a_gpu_if_there_are_cores_for_them(
     assert resources.count_workers(cores, num_gpus) == expected
 
 
-def test_large_files_are_for_all_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_count_for_large_files_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 2)
     small, large = tmp_path / "small.en", tmp_path / "large.en"
     small.write_text("a\n")
     large.write_bytes(b"a" * 4_000_000)
-    assert is_for_several_gpus([small, large], None, None)
-    assert not is_for_several_gpus([small], None, None)
-    assert not is_for_several_gpus([large], None, "cpu")
-    assert not is_for_several_gpus([large], "ctranslate2", None)
+    assert count_gpus_for([small, large], None, None) == 2
+    assert count_gpus_for([small], None, None) == 0
+    assert count_gpus_for([large], None, "cpu") == 0
+    assert count_gpus_for([large], "ctranslate2", None) == 0
     with large.open() as file:
         monkeypatch.setattr("sys.stdin", file)
-        assert is_for_several_gpus([], "torch", "cuda")
-    monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 1)
-    assert not is_for_several_gpus([large], None, None), "one process does better"
+        assert count_gpus_for([], "torch", "cuda") == 2
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 
 import manyheads as mh
 from manyheads.errors import ConfigError, RequestError
+from manyheads.inference.engine_messages import decode_hypotheses, encode_hypotheses
 from manyheads.loading import load_for_engine
 from manyheads.pipeline.jobs import Decoding, SentenceJob
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
@@ -29,13 +30,11 @@ from manyheads.serve.engine_messages import (
     MessageBuffer,
     decode_decoding,
     decode_error,
-    decode_hypotheses,
     encode_decoding,
     encode_error,
-    encode_hypotheses,
     encode_message,
 )
-from manyheads.serve.engine_process import EngineServer, describe_engine
+from manyheads.serve.engine_process import EngineServer, describe_model
 from manyheads.serve.frontends import choose_num_processes, divide_limits
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.merged_metrics import merge_metrics
@@ -66,7 +65,7 @@ class EngineThread:
         asyncio.run_coroutine_threadsafe(self.server.connect(own_socket), self.loop).result(10)
         connection = EngineConnection(other_socket)
         self.connections.append(connection)
-        engine: Any = RemoteEngine(connection, self.model.name, describe_engine(self.model))
+        engine: Any = RemoteEngine(connection, self.model.name, describe_model(self.model))
         return connection, ServedModel(self.model.name, load_for_engine(self.folder, engine))
 
     def create_front_end(self, limits: ServerLimits | None = None, **options: Any) -> TestClient:

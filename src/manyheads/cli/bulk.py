@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from manyheads.progress import Progress, ReportProgress
 
 LOCAL_RAY = "local"
-MIN_SHARED_BYTES = 4_000_000  # of input, some 30,000 lines: more than a GPU translates while it starts
+MIN_SHARED_BYTES = 4_000_000  # of input, some 30,000 lines: more than a GPU translates in a second
 
 Ray = Annotated[
     str | None,
@@ -88,16 +88,13 @@ def needs_workers(files: Sequence[Path], *options: object) -> bool:
     )
 
 
-def is_for_several_gpus(files: Sequence[Path], engine: str | None, device: str | None) -> bool:
-    """Return whether there are several GPUs, and the files are so large that each of them has its share.
-
-    One GPU is fed by this process alone: others would each have to start, and would disturb each other.
-    """
+def count_gpus_for(files: Sequence[Path], engine: str | None, device: str | None) -> int:
+    """Return how many GPUs there are, if the files are so large that another process pays; otherwise 0."""
     from manyheads.bulk.resources import can_use_gpu
     from manyheads.cuda.driver import count_gpus
 
     size = sum(path.stat().st_size for path in files if path.is_file()) if files else measure_stdin()
-    return size >= MIN_SHARED_BYTES and can_use_gpu(engine or "torch", device) and count_gpus() > 1
+    return count_gpus() if size >= MIN_SHARED_BYTES and can_use_gpu(engine or "torch", device) else 0
 
 
 def measure_stdin() -> int:

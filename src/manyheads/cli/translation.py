@@ -1,7 +1,8 @@
 """The commands `translate` and `score`."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from manyheads.cli.bulk import (
     Ray,
     RayCommand,
     Workers,
-    is_for_several_gpus,
+    count_gpus_for,
     needs_workers,
     run_bulk_job,
 )
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from manyheads.confidence_policy import ConfidenceCounts, ConfidencePolicy
     from manyheads.progress import Progress, ReportProgress
     from manyheads.translation import Translation
+    from manyheads.translator import Translator
 
 INTERACTIVE_READ_AHEAD = 16  # lines, on a terminal: the first appear soon
 
@@ -177,7 +179,7 @@ def translate(
     if any(map(is_document, paths)):
         check_document_call(paths, out, json=as_json, nbest=nbest, **spread)
         translate_documents(models, paths, out, engine, device, options, policy, adapter)
-    elif needs_workers(paths, out, *spread.values()) or is_for_several_gpus(paths, engine, device):
+    elif needs_workers(paths, out, *spread.values()) or count_gpus_for(paths, engine, device) > 1:
         translate_shards(models, paths, out, engine, device, options, as_json, policy, adapter, spread)
     else:
         translate_here(models, paths, engine, device, options, as_json, policy, adapter)
@@ -253,19 +255,21 @@ def translate_here(
     policy: "ConfidencePolicy | None",
     adapter: str | None = None,
 ) -> None:
-    """Translate in this process."""
+    """Translate in this process, beside a GPU with the engine in another one."""
     from manyheads.bulk.interpreter_settings import stream_settings
     from manyheads.bulk.jobs import check_calibration, choose_scores
     from manyheads.confidence_policy import ConfidencePolicy
-    from manyheads.loading import load
     from manyheads.progress import create_progress
 
-    translator = load(*models, device=device, engine=engine, adapter=adapter)
-    if policy is not None:
-        check_calibration(translator)
     is_interactive = not files and sys.stdin.isatty()
     configure_output()
-    with stream_settings(), create_progress(sys.stderr, "lines") as progress:
+    with (
+        open_translator(models, files, engine, device, adapter, as_json) as translator,
+        stream_settings(),
+        create_progress(sys.stderr, "lines") as progress,
+    ):
+        if policy is not None:
+            check_calibration(translator)
         batches = translator.stream_batches(
             read_lines(files),
             INTERACTIVE_READ_AHEAD if is_interactive or sys.stdout.isatty() else None,
@@ -275,6 +279,33 @@ def translate_here(
         )
         counts = print_translations(batches, as_json, policy or ConfidencePolicy())
     print_confidence_summary(counts, policy, as_json)
+
+
+@contextmanager
+def open_translator(
+    models: Sequence[Path],
+    files: list[Path],
+    engine: str | None,
+    device: str | None,
+    adapter: str | None,
+    as_json: bool,
+) -> "Iterator[Translator]":
+    """Yield the translator of the models.
+
+    For large files on a GPU the engine gets a process of its own: it would wait for Python's lock, which the
+    work on texts holds. It does not send what JSON needs, the alignment, nor run adapters or ensembles.
+    """
+    from manyheads.loading import load, load_for_engine
+    from manyheads.named_models.resolution import resolve_model
+
+    if len(models) > 1 or adapter is not None or as_json or not count_gpus_for(files, engine, device):
+        yield load(*models, device=device, engine=engine, adapter=adapter)
+        return
+    from manyheads.bulk.process_engine import start_engine_process
+
+    folder = resolve_model(models[0])
+    with start_engine_process(folder, engine or "torch", device) as own_engine:
+        yield load_for_engine(folder, own_engine)
 
 
 def add_total(progress: "Progress", files: list[Path]) -> "ReportProgress":

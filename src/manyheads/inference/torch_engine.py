@@ -86,7 +86,7 @@ class TorchEngine:
         self.search_model: Any = to_bfloat16(self.model) if self.uses_bfloat16 else self.model
         if precision == "int8":
             self.search_model = to_int8(self.model, self.device)
-        self.read_ahead = GPU_READ_AHEAD if self.device.type == "cuda" else READ_AHEAD
+        self.read_ahead = GPU_READ_AHEAD if self.runs_on_gpu else READ_AHEAD
         self.graph_searches: dict[SearchSize, CudaGraphSearch] = {}  # not in use; the latest is last
         self.searches_in_use: list[CudaGraphSearch] = []
         self.graph_lock = threading.RLock()
@@ -108,6 +108,10 @@ class TorchEngine:
         adapted.graph_searches, adapted.searches_in_use = {}, []
         adapted.graph_lock = threading.RLock()
         return adapted
+
+    @property
+    def runs_on_gpu(self) -> bool:
+        return self.device.type == "cuda"
 
     @property
     def num_graphs(self) -> int:
@@ -187,7 +191,7 @@ class TorchEngine:
                 return GroupKey(own.widen_beam(config.beam), False, uses_shortlist=True)
             return plain if is_plain(own) else GroupKey(own.widen_beam(config.beam), False)
 
-        min_waiting = GPU_MIN_WAITING if self.device.type == "cuda" else MIN_WAITING
+        min_waiting = GPU_MIN_WAITING if self.runs_on_gpu else MIN_WAITING
         check = self._create_check(config)
         pending = RequestWindow(requests, window, key, check=check, min_waiting=min_waiting)
         num_workers = self._count_workers(pending)

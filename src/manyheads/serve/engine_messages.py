@@ -2,23 +2,22 @@
 
 import json
 import struct
-from dataclasses import MISSING, asdict, fields
-from functools import lru_cache
 from typing import Any
 
-from manyheads.config import DecodingConfig
 from manyheads.errors import ConfigError, RequestError
+from manyheads.inference.engine_messages import (
+    decode_config,
+    decode_request,
+    encode_config,
+    encode_request,
+)
 from manyheads.pipeline.jobs import Decoding, SentenceJob
-from manyheads.search.options import DecodingConstraints, Hypothesis, Request
 from manyheads.serve.responses import TooManyNumbersError
 
 HEADER = struct.Struct(">I")
 Message = dict[str, Any]
 ERRORS: dict[str, type[Exception]] = {
     error.__name__: error for error in (RequestError, ConfigError, TooManyNumbersError, MemoryError)
-}
-DEFAULTS = {
-    field.name: field.default for field in fields(DecodingConstraints) if field.default is not MISSING
 }
 
 
@@ -53,43 +52,6 @@ class MessageBuffer:
 # ---- what is decoded
 
 
-@lru_cache(maxsize=256)
-def encode_config(config: DecodingConfig) -> str:
-    return json.dumps(asdict(config))
-
-
-@lru_cache(maxsize=256)
-def decode_config(text: str) -> DecodingConfig:
-    return DecodingConfig(**json.loads(text))
-
-
-def encode_request(request: Request) -> list[Any]:
-    """Return the source, and of the constraints only those that are set."""
-    own = request.constraints
-    extra = {name: getattr(own, name) for name, default in DEFAULTS.items() if getattr(own, name) != default}
-    if "word_start_ids" in extra:
-        extra["word_start_ids"] = sorted(own.word_start_ids)
-    return [request.source, own.max_length, extra] if extra else [request.source, own.max_length]
-
-
-def decode_request(source: list[int], max_length: int, extra: dict[str, Any] | None = None) -> Request:
-    if not extra:
-        return Request(source, create_plain_constraints(max_length))
-    values = {name: freeze(value) for name, value in extra.items()}
-    if "word_start_ids" in values:
-        values["word_start_ids"] = frozenset(values["word_start_ids"])
-    return Request(source, DecodingConstraints(max_length, **values))
-
-
-@lru_cache(maxsize=4096)
-def create_plain_constraints(max_length: int) -> DecodingConstraints:
-    return DecodingConstraints(max_length)
-
-
-def freeze(value: Any) -> Any:
-    return tuple(map(freeze, value)) if isinstance(value, list) else value
-
-
 def encode_decoding(decoding: Decoding) -> list[Any]:
     requests = [encode_request(sentence.request) for sentence in decoding.sentences]
     return [encode_config(decoding.config), decoding.scores, requests]
@@ -99,14 +61,6 @@ def decode_decoding(config: str, scores: Any, requests: list[list[Any]]) -> Deco
     """Return what is to be decoded. Its sentences have no texts: the engine needs none."""
     sentences = [SentenceJob("", decode_request(*request)) for request in requests]
     return Decoding(decode_config(config), scores, sentences)
-
-
-def encode_hypotheses(hypotheses: list[Hypothesis]) -> list[Any]:
-    return [[own.tokens, own.token_scores, own.score, own.known_log_probability] for own in hypotheses]
-
-
-def decode_hypotheses(rows: list[list[Any]]) -> list[Hypothesis]:
-    return [Hypothesis(*row) for row in rows]
 
 
 # ---- errors

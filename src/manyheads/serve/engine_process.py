@@ -11,17 +11,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
-from manyheads.errors import RequestError
-from manyheads.inference.engine import Feature, decode_all
+from manyheads.inference.engine import decode_all
+from manyheads.inference.engine_messages import describe_engine, encode_hypotheses
 from manyheads.serve.decoding_scheduler import DecodingScheduler, StepReport
 from manyheads.serve.engine_messages import (
     Message,
     MessageBuffer,
     decode_decoding,
     encode_error,
-    encode_hypotheses,
     encode_message,
 )
 from manyheads.serve.fair_feed import ScheduledJob
@@ -34,24 +33,14 @@ COLLECT_SECONDS = 1.0  # for a front-end to send its metrics
 QUICK_METHODS = ("align", "score")  # which texts wait for; others may take long
 
 
-def describe_engine(model: ServedModel) -> dict[str, Any]:
+def describe_model(model: ServedModel) -> dict[str, Any]:
     """Return what RemoteEngine needs to know."""
     engine = model.translator.engine
-    reasons = {}
-    for feature in get_args(Feature):
-        try:
-            engine.require(feature)
-        except RequestError as error:
-            reasons[feature] = str(error)
     return {
-        "name": engine.name,
-        "objective": engine.objective,
-        "read_ahead": engine.read_ahead,
+        **describe_engine(engine),
         "threads": getattr(engine, "threads", 1),
         "can_join": model.can_join,
         "runs_on_cpu": model.runs_on_cpu,
-        "capabilities": asdict(engine.capabilities),
-        "reasons": reasons,
     }
 
 

@@ -1,0 +1,173 @@
+"""An engine in a process of its own (decoding_process.py), as the process that handles the texts sees it."""
+
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from manyheads.bulk.coordinator import raise_failure
+from manyheads.bulk.local_workers import describe_exit
+from manyheads.bulk.messages import read_messages, write_message
+from manyheads.config import DecodingConfig
+from manyheads.errors import RequestError, ResourceError
+from manyheads.inference.engine import ScoreDetail
+from manyheads.inference.engine_messages import (
+    DescribedEngine,
+    decode_hypotheses,
+    encode_config,
+    encode_request,
+)
+from manyheads.search.options import Hypothesis, Request
+from manyheads.search.request_source import RequestSource
+
+COMMAND = (sys.executable, "-m", "manyheads.bulk.decoding_process")
+SENT_REQUESTS = 256  # at once
+SIGNAL_SECONDS = 0.1  # a signal that comes just before the main thread blocks is handled when it wakes up
+Message = dict[str, Any]
+Results = Iterator[tuple[int, list[Hypothesis]]]
+
+
+class EngineProcessLink:
+    """The process, and the messages that it has sent: results of a stream, and replies to calls."""
+
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C reaches only this process, which ends the other one
+        )
+        self.results: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.replies: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def send(self, message: Message) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # the end of its output says so too
+            write_message(self.process.stdin, message)
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Return the result of a method of decoding_process.py."""
+        self.send({"call": method, "arguments": arguments})
+        return self.receive(self.replies)["reply"]
+
+    def receive(self, messages: "queue.SimpleQueue[Message]") -> Message:
+        """Wait for a message. Raise the error that the process reports, or that it has ended."""
+        while True:
+            with suppress(queue.Empty):
+                message = messages.get(timeout=SIGNAL_SECONDS)
+                break
+        if "error" in message:
+            raise_failure(message["error"], message["exit_code"])
+        if "lost" in message:
+            raise ResourceError(
+                f"the engine's process {message['lost']}: if memory is short, use --device cpu or a smaller "
+                f"--beam"
+            )
+        return message
+
+    def close(self) -> None:
+        """End the process: it holds nothing that is worth saving."""
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):  # what was still to be sent
+                pipe.close()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for message in read_messages(self.process.stdout):
+            if "results" in message:
+                self.results.put(message)
+            elif "error" in message:
+                self._put_last(message)
+            else:
+                self.replies.put(message)
+        self._put_last({"lost": describe_exit(self.process.wait())})
+
+    def _put_last(self, message: Message) -> None:
+        """Report what ends every wait."""
+        self.results.put(message)
+        self.replies.put(message)
+
+
+class ProcessEngine(DescribedEngine):
+    """Decodes in another process, which it ends when it is closed. Use it in one thread."""
+
+    def __init__(self, link: EngineProcessLink, description: dict[str, Any]) -> None:
+        super().__init__(description)
+        self.runs_on_gpu: bool = description["runs_on_gpu"]
+        self._link = link
+        self._is_streaming = False
+
+    def decode(
+        self,
+        requests: Iterable[Request] | RequestSource,
+        config: DecodingConfig,
+        *,
+        scores: ScoreDetail = "total",
+        window: int | None = None,
+    ) -> Results:
+        """Yield results as they come. Those of a list come together, also while there is a stream."""
+        if isinstance(requests, Sequence):
+            encoded = list(map(encode_request, requests))
+            rows = self._link.call("decode", config=encode_config(config), scores=scores, requests=encoded)
+            yield from enumerate(map(decode_hypotheses, rows))
+            return
+        if isinstance(requests, RequestSource) or self._is_streaming:
+            raise RequestError("an engine in another process decodes one stream, or lists of requests")
+        self._is_streaming = True
+        self._link.send({"stream": {"config": encode_config(config), "scores": scores, "window": window}})
+        yield from self._exchange(iter(requests), window or sys.maxsize)
+        self._is_streaming = False
+
+    def _exchange(self, requests: Iterator[Request], window: int) -> Results:
+        """Send requests, at most `window` ahead of their results, and yield what has come between them."""
+        num_unfinished, has_sent_all = 0, False
+        while True:
+            if not has_sent_all and num_unfinished < window:
+                rows = [*map(encode_request, islice(requests, SENT_REQUESTS))]
+                self._link.send({"requests": rows})
+                num_unfinished += len(rows)
+                has_sent_all = len(rows) < SENT_REQUESTS
+                if has_sent_all:
+                    self._link.send({"end": True})
+                if self._link.results.empty() and not has_sent_all:
+                    continue
+            message = self._link.receive(self._link.results)
+            num_unfinished -= len(message["results"])
+            for index, hypotheses in message["results"]:
+                yield index, decode_hypotheses(hypotheses)
+            if message.get("ended"):
+                return
+
+    def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+        scores: list[list[float]] = self._link.call("score", sources=sources, targets=targets)
+        return scores
+
+    def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Any:
+        raise RequestError("alignments stay in the engine's process: translate in one process")
+
+    def trace(self, source: list[int], target: list[int]) -> Any:
+        raise RequestError("attention weights stay in the engine's process: use one process")
+
+
+@contextmanager
+def start_engine_process(
+    folder: Path, engine: str, device: str | None, command: Sequence[str] = COMMAND
+) -> Iterator[ProcessEngine]:
+    """Yield the engine of a model folder, and end its process."""
+    link = EngineProcessLink(command)
+    try:
+        link.send({"folder": str(folder), "engine": engine, "device": device})
+        yield ProcessEngine(link, link.receive(link.replies)["engine"])
+    finally:
+        link.close()

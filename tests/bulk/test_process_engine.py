@@ -1,0 +1,176 @@
+"""An engine in a process of its own: the same translations, calls within a stream, and its failures."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import manyheads as mh
+from manyheads.bulk import process_engine
+from manyheads.bulk.process_engine import ProcessEngine, start_engine_process
+from manyheads.cli import app
+from manyheads.config import EOS_ID, DecodingConfig
+from manyheads.errors import BulkJobError, RequestError, ResourceError
+from manyheads.inference.engine import Engine
+from manyheads.loading import load_for_engine
+from manyheads.named_models.resolution import BOX
+from manyheads.search.options import DecodingConstraints, Hypothesis, Request
+from support.untrained_model import save_untrained_model
+
+MODEL = BOX / "en-de"
+WORDS = ["tea", "water", "bread", "milk", "a book", "some time"]
+LINES = [
+    f"We want {WORDS[n % len(WORDS)]}. I see {n} {'very ' * (n % 9)}old houses." if n % 7 else ""
+    for n in range(400)
+] + ["ha " * 40, "XQJ WVZ KPT", "See https://test.example/a?b={name}."]
+GREEDY = DecodingConfig(beam=1)
+
+
+def create_requests(count: int) -> list[Request]:
+    return [Request([5 + n % 50, 7, 9 + n % 30, EOS_ID], DecodingConstraints(12 + n % 5)) for n in range(count)]
+
+
+def list_tokens(results: Iterable[tuple[int, list[Hypothesis]]]) -> dict[int, list[list[int]]]:
+    return {index: [own.tokens for own in hypotheses] for index, hypotheses in results}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[ProcessEngine]:
+    with start_engine_process(MODEL, "torch", "cpu") as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def here() -> Engine:
+    return mh.load(MODEL, engine="torch", device="cpu").engine
+
+
+@pytest.mark.parametrize("read_ahead", [None, 40])
+def test_translations_are_those_of_one_process(engine: ProcessEngine, read_ahead: int | None) -> None:
+    apart = list(load_for_engine(MODEL, engine).stream(LINES, read_ahead, scores="total", beam=1))
+    whole = mh.load(MODEL, engine="torch", device="cpu").translate(LINES, scores="total", beam=1)
+    assert [own.text for own in apart] == [own.text for own in whole]
+    assert [own.confidence for own in apart] == pytest.approx([own.confidence for own in whole], nan_ok=True)
+    assert [own.notes for own in apart] == [own.notes for own in whole]
+    assert any("second try" in own.notes for own in whole), "no call is made within the stream"
+
+
+def test_lists_are_decoded_within_a_stream(engine: ProcessEngine, here: Engine) -> None:
+    """Second tries are: the stream goes on where it was."""
+    stream = engine.decode(iter(create_requests(700)), GREEDY, window=300)
+    first = next(stream)
+    between = list(engine.decode(create_requests(5), DecodingConfig(beam=3)))
+    scores = engine.score([[5, 7, EOS_ID]], [[6, 8]])
+    whole = here.decode(create_requests(700), GREEDY)
+    assert list_tokens([first, *stream]) == list_tokens(whole)
+    assert list_tokens(between) == list_tokens(here.decode(create_requests(5), DecodingConfig(beam=3)))
+    assert scores == [pytest.approx(here.score([[5, 7, EOS_ID]], [[6, 8]])[0])]
+
+
+def test_no_more_requests_are_read_than_the_window_allows(engine: ProcessEngine) -> None:
+    num_read = num_returned = most = 0
+
+    def read() -> Iterator[Request]:
+        nonlocal num_read, most
+        for request in create_requests(2000):
+            num_read += 1
+            most = max(most, num_read - num_returned)
+            yield request
+
+    for _ in engine.decode(read(), GREEDY, window=300):
+        num_returned += 1
+    assert num_returned == 2000
+    assert most <= 300 + process_engine.SENT_REQUESTS
+
+
+def test_constraints_cross_the_pipe(engine: ProcessEngine, here: Engine) -> None:
+    own = DecodingConstraints(20, min_length=3, prefix=(11, 12), forbidden_phrases=((13,),))
+    requests = [Request([5, 6, EOS_ID], own)]
+    (apart,), (whole,) = engine.decode(requests, GREEDY), here.decode(requests, GREEDY)
+    assert list_tokens([apart]) == list_tokens([whole])
+    assert apart[1][0].score == pytest.approx(whole[1][0].score)
+    assert apart[1][0].tokens[:2] == [11, 12]
+
+
+def test_what_stays_in_the_other_process_is_refused(engine: ProcessEngine) -> None:
+    with pytest.raises(RequestError, match="in one process"):
+        engine.align([[5, EOS_ID]], [[6]])
+
+
+@pytest.mark.parametrize(
+    ("folder", "device", "message"), [("missing", "cpu", "missing"), ("model", "cuda", "no GPU|cuda")]
+)
+def test_a_model_that_does_not_load_is_reported(
+    tmp_path: Path, folder: str, device: str, message: str
+) -> None:
+    save_untrained_model(tmp_path / "model")
+    with (
+        pytest.raises(BulkJobError, match=message) as caught,
+        start_engine_process(tmp_path / folder, "torch", device),
+    ):
+        raise AssertionError("loaded")
+    assert caught.value.exit_code in (2, 3)
+
+
+def test_a_request_that_the_engine_refuses_ends_the_stream() -> None:
+    bad = Request([5, 10**6, EOS_ID], DecodingConstraints(10))  # no such piece
+    with (
+        start_engine_process(MODEL, "torch", "cpu") as engine,
+        pytest.raises(BulkJobError, match="the vocabulary has 8000"),
+    ):
+        list(engine.decode(iter([bad]), GREEDY))
+
+
+def test_a_process_that_is_killed_raises_our_error() -> None:
+    with start_engine_process(MODEL, "torch", "cpu") as engine:
+        stream = engine.decode(iter(create_requests(5000)), GREEDY, window=300)
+        next(stream)
+        os.kill(engine._link.process.pid, signal.SIGKILL)
+        with pytest.raises(ResourceError, match="SIGKILL"):
+            list(stream)
+
+
+def test_the_process_ends_with_the_block(tmp_path: Path) -> None:
+    with start_engine_process(MODEL, "torch", "cpu") as engine:
+        process = engine._link.process
+        assert process.poll() is None
+    assert process.poll() is not None
+
+
+def test_the_process_ends_when_its_input_closes() -> None:
+    link = process_engine.EngineProcessLink()
+    assert link.process.stdin is not None
+    link.process.stdin.close()
+    deadline = time.monotonic() + 30
+    while link.process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert link.process.poll() == 0
+    link.close()
+
+
+def test_the_command_gives_the_engine_a_process_for_large_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text.en"
+    text.write_text("".join(f"{line}\n" for line in LINES[:60]), encoding="utf-8")
+    arguments = ["translate", str(MODEL), str(text), "--beam", "1", "--engine", "torch"]
+    whole = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
+    started = []
+
+    def start(folder: Path, engine: str, device: str | None) -> object:
+        started.append((folder, engine, device))
+        return start_engine_process(folder, engine, "cpu")
+
+    monkeypatch.setattr(process_engine, "start_engine_process", start)
+    monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 1)
+    small = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
+    monkeypatch.setattr("manyheads.cli.bulk.MIN_SHARED_BYTES", 100)
+    large = CliRunner().invoke(app, arguments)
+    assert (whole.exit_code, small.exit_code, large.exit_code) == (0, 0, 0), large.output
+    assert started == [(MODEL, "torch", None)], sys.stderr
+    assert large.stdout == whole.stdout == small.stdout
