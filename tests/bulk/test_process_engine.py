@@ -32,7 +32,8 @@ GREEDY = DecodingConfig(beam=1)
 
 
 def create_requests(count: int) -> list[Request]:
-    return [Request([5 + n % 50, 7, 9 + n % 30, EOS_ID], DecodingConstraints(12 + n % 5)) for n in range(count)]
+    sources = [[5 + n % 50, 7, 9 + n % 30, EOS_ID] for n in range(count)]
+    return [Request(source, DecodingConstraints(12 + n % 5)) for n, source in enumerate(sources)]
 
 
 def list_tokens(results: Iterable[tuple[int, list[Hypothesis]]]) -> dict[int, list[list[int]]]:

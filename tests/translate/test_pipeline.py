@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, fields
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -274,13 +273,13 @@ def test_many_sentences_are_encoded_like_single_ones() -> None:
     assert SUBWORDS.encode_sentences(texts * 50, threads=4) == expected * 50
 
 
-@pytest.mark.parametrize(("device", "cores", "expected"), [("cuda", 16, 4), ("cuda", 2, 1), ("cpu", 16, 1)])
+@pytest.mark.parametrize(("runs_on_gpu", "cores", "expected"), [(True, 16, 4), (True, 2, 1), (False, 16, 1)])
 def test_subwords_are_encoded_by_several_threads_beside_a_gpu(
-    device: str, cores: int, expected: int, monkeypatch: pytest.MonkeyPatch
+    runs_on_gpu: bool, cores: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manyheads.translator.count_cpus", lambda: cores)
     engine = ShufflingEngine()
-    engine.device = SimpleNamespace(type=device)  # type: ignore[attr-defined]
+    engine.runs_on_gpu = runs_on_gpu  # type: ignore[attr-defined]
     assert choose_encoding_threads(engine) == expected
     assert choose_encoding_threads(ShufflingEngine()) == 1
 
