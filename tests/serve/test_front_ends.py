@@ -34,7 +34,7 @@ from manyheads.serve.engine_messages import (
     encode_error,
     encode_message,
 )
-from manyheads.serve.engine_process import EngineServer, describe_model
+from manyheads.serve.engine_process import EngineServer, describe_engine
 from manyheads.serve.frontends import choose_num_processes, divide_limits
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.merged_metrics import merge_metrics
@@ -65,7 +65,7 @@ class EngineThread:
         asyncio.run_coroutine_threadsafe(self.server.connect(own_socket), self.loop).result(10)
         connection = EngineConnection(other_socket)
         self.connections.append(connection)
-        engine: Any = RemoteEngine(connection, self.model.name, describe_model(self.model))
+        engine: Any = RemoteEngine(connection, self.model.name, describe_engine(self.model))
         return connection, ServedModel(self.model.name, load_for_engine(self.folder, engine))
 
     def create_front_end(self, limits: ServerLimits | None = None, **options: Any) -> TestClient:

@@ -24,7 +24,6 @@ from manyheads.inference.engine import Engine, ScoreDetail, decode_all
 from manyheads.inference.engine_messages import (
     decode_config,
     decode_request,
-    describe_engine,
     encode_hypotheses,
 )
 from manyheads.search.options import Request
@@ -46,7 +45,6 @@ def main() -> None:
     except Exception as error:
         write_message(replies, describe_failure(error))
         return
-    write_message(replies, {"engine": describe(engine)})
     with stream_settings():
         EngineProcess(engine, messages.get, replies).run()
 
@@ -55,10 +53,6 @@ def open_engine(folder: str, engine: str, device: str | None) -> Engine:
     from manyheads.loading import load_with_engine
 
     return load_with_engine(Path(folder), (), device, engine, None, None).engine
-
-
-def describe(engine: Engine) -> Message:
-    return {**describe_engine(engine), "runs_on_gpu": getattr(engine, "runs_on_gpu", False)}
 
 
 class EngineProcess:

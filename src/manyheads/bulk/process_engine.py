@@ -10,14 +10,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from manyheads import checkpoint
 from manyheads.bulk.coordinator import raise_failure
 from manyheads.bulk.local_workers import describe_exit
 from manyheads.bulk.messages import read_messages, write_message
-from manyheads.config import DecodingConfig
+from manyheads.checkpoint.manifest import parse_info
+from manyheads.config import DecodingConfig, ModelConfig
 from manyheads.errors import RequestError, ResourceError
-from manyheads.inference.engine import ScoreDetail
+from manyheads.inference import torch_facts
+from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.inference.engine_messages import (
-    DescribedEngine,
     decode_hypotheses,
     encode_config,
     encode_request,
@@ -99,14 +101,27 @@ class EngineProcessLink:
         self.replies.put(message)
 
 
-class ProcessEngine(DescribedEngine):
-    """Decodes in another process, which it ends when it is closed. Use it in one thread."""
+class ProcessEngine:
+    """The torch engine of another process. Use it in one thread.
 
-    def __init__(self, link: EngineProcessLink, description: dict[str, Any]) -> None:
-        super().__init__(description)
-        self.runs_on_gpu: bool = description["runs_on_gpu"]
+    What it can do is known from the model's configuration, so that texts are prepared while it starts.
+    """
+
+    name = torch_facts.NAME
+    objective = torch_facts.OBJECTIVE
+
+    def __init__(self, link: EngineProcessLink, config: ModelConfig, runs_on_gpu: bool) -> None:
+        self.config, self.runs_on_gpu = config, runs_on_gpu
+        self.read_ahead = torch_facts.GPU_READ_AHEAD if runs_on_gpu else torch_facts.READ_AHEAD
         self._link = link
         self._is_streaming = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return torch_facts.describe_capabilities(self.config, self.config.position_limit)
+
+    def require(self, feature: Feature) -> None:
+        torch_facts.require_feature(self.config, feature)
 
     def decode(
         self,
@@ -164,10 +179,11 @@ class ProcessEngine(DescribedEngine):
 def start_engine_process(
     folder: Path, engine: str, device: str | None, command: Sequence[str] = COMMAND
 ) -> Iterator[ProcessEngine]:
-    """Yield the engine of a model folder, and end its process."""
+    """Yield the engine of a model folder, and end its process. What fails there is raised when it is used."""
+    info = parse_info(folder, checkpoint.read_model_manifest(folder))
     link = EngineProcessLink(command)
     try:
         link.send({"folder": str(folder), "engine": engine, "device": device})
-        yield ProcessEngine(link, link.receive(link.replies)["engine"])
+        yield ProcessEngine(link, info.config.model, runs_on_gpu=device != "cpu")
     finally:
         link.close()

@@ -1,13 +1,11 @@
-"""What processes send each other about an engine: requests and results as JSON, and what an engine can do."""
+"""What is decoded, and what comes of it, as JSON for another process."""
 
 import json
 from dataclasses import MISSING, asdict, fields
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any
 
 from manyheads.config import DecodingConfig
-from manyheads.errors import RequestError
-from manyheads.inference.engine import Capabilities, Engine, Feature
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
 
 DEFAULTS = {
@@ -58,39 +56,3 @@ def encode_hypotheses(hypotheses: list[Hypothesis]) -> list[Any]:
 
 def decode_hypotheses(rows: list[list[Any]]) -> list[Hypothesis]:
     return [Hypothesis(*row) for row in rows]
-
-
-# ---- the engine
-
-
-def describe_engine(engine: Engine) -> dict[str, Any]:
-    """Return what a DescribedEngine needs to know."""
-    reasons = {}
-    for feature in get_args(Feature):
-        try:
-            engine.require(feature)
-        except RequestError as error:
-            reasons[feature] = str(error)
-    return {
-        "name": engine.name,
-        "objective": engine.objective,
-        "read_ahead": engine.read_ahead,
-        "capabilities": asdict(engine.capabilities),
-        "reasons": reasons,
-    }
-
-
-class DescribedEngine:
-    """What is known here of an engine that runs in another process."""
-
-    def __init__(self, description: dict[str, Any]) -> None:
-        self.name: str = description["name"]
-        self.objective: str = description["objective"]
-        self.read_ahead: int = description["read_ahead"]
-        capabilities = {**description["capabilities"]}
-        self.capabilities = Capabilities(**capabilities | {"devices": tuple(capabilities["devices"])})
-        self._reasons: dict[str, str] = description["reasons"]  # by feature that is missing
-
-    def require(self, feature: Feature) -> None:
-        if feature in self._reasons:
-            raise RequestError(self._reasons[feature])

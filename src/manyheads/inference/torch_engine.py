@@ -13,14 +13,16 @@ from torch import Tensor, nn
 
 from manyheads.checkpoint.adapters import Adapter, merge_adapter
 from manyheads.checkpoint.shortlist import Shortlist
-from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
+from manyheads.config import BOS_ID, EOS_ID, DecodingConfig
 from manyheads.errors import RequestError
+from manyheads.inference import torch_facts
 from manyheads.inference.batch_workers import BatchWorkers, Results, limit_torch_threads
 from manyheads.inference.batching import GroupQueue, RequestWindow, group_by_tokens
 from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, is_plain, supports_search
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.inference.search_model import replace_search_weights, to_bfloat16, to_int8
 from manyheads.inference.shortlist_model import ShortlistModel
+from manyheads.inference.torch_facts import describe_capabilities, require_feature
 from manyheads.model.encoder_decoder import Trace
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch
@@ -43,8 +45,7 @@ SCORE_TOKENS = 4096  # of sources and targets, scored at once
 MAX_WORKERS = 4  # threads with a batch each on a CPU: the interpreter's lock limits what more would do
 BATCHES_PER_WORKER = 2  # in work or queued: a thread that is done finds the next batch
 MIN_PARALLEL_REQUESTS = 32  # for several threads: fewer are one batch
-READ_AHEAD, GPU_READ_AHEAD = 4096, 2**15  # requests of a stream
-MIN_WAITING, GPU_MIN_WAITING = 64, MAX_GRAPH_SLOTS  # of them, for the slots that become free
+MIN_WAITING, GPU_MIN_WAITING = 64, MAX_GRAPH_SLOTS  # requests of a stream, for the slots that become free
 
 Precision = Literal["auto", "float32", "bfloat16", "int8"]
 
@@ -66,8 +67,8 @@ class GroupKey(NamedTuple):
 class TorchEngine:
     """Runs a model that is loaded. Several threads may use it at once."""
 
-    name = "torch"
-    objective = "log p / ((5 + L) / 6)^alpha"
+    name = torch_facts.NAME
+    objective = torch_facts.OBJECTIVE
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class TorchEngine:
         self.search_model: Any = to_bfloat16(self.model) if self.uses_bfloat16 else self.model
         if precision == "int8":
             self.search_model = to_int8(self.model, self.device)
-        self.read_ahead = GPU_READ_AHEAD if self.runs_on_gpu else READ_AHEAD
+        self.read_ahead = torch_facts.GPU_READ_AHEAD if self.runs_on_gpu else torch_facts.READ_AHEAD
         self.graph_searches: dict[SearchSize, CudaGraphSearch] = {}  # not in use; the latest is last
         self.searches_in_use: list[CudaGraphSearch] = []
         self.graph_lock = threading.RLock()
@@ -129,28 +130,11 @@ class TorchEngine:
 
     @property
     def capabilities(self) -> Capabilities:
-        config: ModelConfig = self.model.config
-        has_attention = getattr(config, "attention", "none") != "none"
-        return Capabilities(
-            sampling=True,
-            forbidden_phrases=True,
-            required_phrases=True,
-            alignment=has_attention,
-            attention=has_attention,
-            token_scores=True,
-            devices=("cpu", "cuda"),
-            max_positions=self.model.position_limit,
-        )
+        return describe_capabilities(self.model.config, self.model.position_limit)
 
     def require(self, feature: Feature) -> None:
         """Raise a RequestError that names the model's key if the model lacks attention."""
-        if not getattr(self.capabilities, feature):
-            config: ModelConfig = self.model.config
-            key = "attention" if hasattr(config, "attention") else "architecture"
-            raise RequestError(
-                f"model.{key} is {getattr(config, key)!r}: the model has no attention over the source, "
-                f"and so no attention maps or alignments"
-            )
+        require_feature(self.model.config, feature)
 
     # ---- decoding
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
-from manyheads.inference.engine import decode_all
-from manyheads.inference.engine_messages import describe_engine, encode_hypotheses
+from manyheads.errors import RequestError
+from manyheads.inference.engine import Feature, decode_all
+from manyheads.inference.engine_messages import encode_hypotheses
 from manyheads.serve.decoding_scheduler import DecodingScheduler, StepReport
 from manyheads.serve.engine_messages import (
     Message,
@@ -33,14 +34,24 @@ COLLECT_SECONDS = 1.0  # for a front-end to send its metrics
 QUICK_METHODS = ("align", "score")  # which texts wait for; others may take long
 
 
-def describe_model(model: ServedModel) -> dict[str, Any]:
+def describe_engine(model: ServedModel) -> dict[str, Any]:
     """Return what RemoteEngine needs to know."""
     engine = model.translator.engine
+    reasons = {}
+    for feature in get_args(Feature):
+        try:
+            engine.require(feature)
+        except RequestError as error:
+            reasons[feature] = str(error)
     return {
-        **describe_engine(engine),
+        "name": engine.name,
+        "objective": engine.objective,
+        "read_ahead": engine.read_ahead,
         "threads": getattr(engine, "threads", 1),
         "can_join": model.can_join,
         "runs_on_cpu": model.runs_on_cpu,
+        "capabilities": asdict(engine.capabilities),
+        "reasons": reasons,
     }
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.errors import ManyheadsError
-from manyheads.serve.engine_process import EngineServer, FrontEndLink, describe_model
+from manyheads.serve.engine_process import EngineServer, FrontEndLink, describe_engine
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.served_model import ServedModel
 
@@ -106,7 +106,7 @@ class FrontEndSupervisor:
         self.processes: dict[int, asyncio.subprocess.Process] = {}
         self.num_failed_starts = 0
         self.models = [
-            (str(folder.absolute()), model.name, describe_model(model))
+            (str(folder.absolute()), model.name, describe_engine(model))
             for folder, model in zip(settings.folders, engine.models.values(), strict=True)
         ]
 

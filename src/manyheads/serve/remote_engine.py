@@ -13,8 +13,8 @@ import numpy as np
 
 from manyheads.config import DecodingConfig
 from manyheads.errors import RequestError
-from manyheads.inference.engine import ScoreDetail
-from manyheads.inference.engine_messages import DescribedEngine, decode_hypotheses
+from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
+from manyheads.inference.engine_messages import decode_hypotheses
 from manyheads.pipeline.jobs import Decoding, SentenceJob
 from manyheads.search.options import Hypothesis, Request
 from manyheads.search.request_source import RequestSource
@@ -193,15 +193,24 @@ def get_job(scheduled: ScheduledJob) -> Job:
     return cast(Any, scheduled).job  # type: ignore[no-any-return]
 
 
-class RemoteEngine(DescribedEngine):
-    """The engine of one model in the engine process, as `describe_model` describes it."""
+class RemoteEngine:
+    """The engine of one model in the engine process, as `describe_engine` describes it."""
 
     def __init__(self, connection: EngineConnection, model: str, description: dict[str, Any]) -> None:
-        super().__init__(description)
         self.connection, self.model_name = connection, model
+        self.name: str = description["name"]
+        self.objective: str = description["objective"]
+        self.read_ahead: int = description["read_ahead"]
         self.threads: int = description["threads"]
         self.can_join: bool = description["can_join"]
         self.runs_on_cpu: bool = description["runs_on_cpu"]
+        capabilities = {**description["capabilities"]}
+        self.capabilities = Capabilities(**capabilities | {"devices": tuple(capabilities["devices"])})
+        self._reasons: dict[str, str] = description["reasons"]  # by feature that is missing
+
+    def require(self, feature: Feature) -> None:
+        if feature in self._reasons:
+            raise RequestError(self._reasons[feature])
 
     def decode(
         self,
