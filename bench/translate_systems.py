@@ -26,9 +26,11 @@ from manyheads.search.options import DecodingConstraints
 from peers import MarianEngine
 
 HF_BATCHES = {"cuda": (2**12, 2**13, 2**14, 2**15), "cpu": (2**9, 2**10, 2**11)}  # source tokens
-DIRECT_BATCHES = (("tokens", 512), ("tokens", 1024), ("tokens", 2048), ("tokens", 4096), ("examples", 32))
+DIRECT_BATCHES = (
+    ("tokens", 512), ("tokens", 1024), ("tokens", 2048), ("tokens", 3072), ("tokens", 4096), ("examples", 32)
+)  # fmt: skip
 CHUNK = 1024  # lines tokenized, and outputs detokenized, at once
-SEARCH_SECONDS = 3.0  # of a candidate's sample, about
+SEARCH_SECONDS = 15.0  # of a candidate's sample, about: few sentences would not fill large batches
 MAX_DECODING_LENGTH = 256  # CTranslate2's own default
 
 
@@ -251,7 +253,7 @@ class DirectCTranslate2(System):
         return "; ".join(f"beam {beam}: {settings}" for beam, settings in self.best.items())
 
     def prepare(self, beam: int) -> None:
-        """Search threads first, then the batch, on as many sentences as take a few seconds."""
+        """Search threads first, then the batch, on as many sentences as take some seconds."""
         if beam in self.best:
             self._translate(self.sources[:8], beam, self.best[beam])
             return
