@@ -1,10 +1,11 @@
 """What happens to translations below a confidence: one rule for commands, bulk jobs and the server."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from manyheads.errors import RequestError
+from manyheads.text.identification import LOOKS_LIKE
 from manyheads.translation import Translation
 
 Below = Literal["keep", "mark", "source", "empty"]
@@ -71,13 +72,33 @@ class ConfidenceCounts:
 
     num_lines: int = 0
     num_below: int = 0
+    num_foreign: int = 0  # that look like another language, and were not translated
 
-    def add(self, translations: Iterable[Translation], policy: ConfidencePolicy) -> None:
+    def add(self, translations: Sequence[Translation], policy: ConfidencePolicy) -> None:
         limit = policy.min_confidence
         confidences = [translation.confidence for translation in translations]
         self.num_lines += len(confidences)
         self.num_below += sum([value is not None and value < limit for value in confidences])
+        self.num_foreign += sum(
+            [not translation.sentences and is_foreign(translation) for translation in translations]
+        )
 
     def merge(self, other: "ConfidenceCounts") -> None:
         self.num_lines += other.num_lines
         self.num_below += other.num_below
+        self.num_foreign += other.num_foreign
+
+
+def is_foreign(translation: Translation) -> bool:
+    """Return whether a text was found to be in another language."""
+    return any(note.startswith(LOOKS_LIKE) for note in translation.notes)
+
+
+def describe_foreign(num_foreign: int, num_lines: int) -> str:
+    """Return a summary: 2 of 3,000 lines look like another language and are copied."""
+    does = (
+        "line looks like another language and is"
+        if num_lines == 1
+        else ("lines look like another language and are")
+    )
+    return f"{num_foreign:,} of {num_lines:,} {does} copied"

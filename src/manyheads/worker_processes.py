@@ -1,7 +1,8 @@
-"""Pools of processes that end with the process that started them."""
+"""Processes of our own: how they are started, and pools that end with the process that started them."""
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,11 +10,18 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 from manyheads.errors import ResourceError
 
 PARENT_CHECK_SECONDS = 0.5
+
+
+def create_module_command(module: str) -> tuple[str, ...]:
+    """Return the command that runs a module of ours. Files of the working directory are not imported."""
+    is_here = Path(__file__).resolve().parents[1] == Path.cwd()  # where the package itself is
+    return (sys.executable, *([] if is_here else ["-P"]), "-m", module)
 
 
 @contextmanager

@@ -1,10 +1,11 @@
 """An engine in a process of its own: the same translations, calls within a stream, and its failures."""
 
+import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from manyheads.bulk import process_engine
 from manyheads.bulk.process_engine import ProcessEngine, start_engine_process
 from manyheads.cli import app
 from manyheads.config import EOS_ID, DecodingConfig
-from manyheads.errors import BulkJobError, CheckpointError, RequestError, ResourceError
+from manyheads.errors import BulkJobError, CheckpointError, ResourceError
 from manyheads.inference.engine import Engine
+from manyheads.inference.engine_messages import decode_request, encode_request
 from manyheads.loading import load_for_engine
 from manyheads.named_models.resolution import BOX
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
@@ -58,7 +60,7 @@ def test_translations_are_those_of_one_process(engine: ProcessEngine, read_ahead
     assert [own.text for own in apart] == [own.text for own in whole]
     assert [own.confidence for own in apart] == pytest.approx([own.confidence for own in whole], nan_ok=True)
     assert [own.notes for own in apart] == [own.notes for own in whole]
-    assert any("second try" in own.notes for own in whole), "no call is made within the stream"
+    assert any("second try" in own.notes for own in whole), "no list is decoded beside the stream"
 
 
 def test_lists_are_decoded_within_a_stream(engine: ProcessEngine, here: Engine) -> None:
@@ -98,9 +100,32 @@ def test_constraints_cross_the_pipe(engine: ProcessEngine, here: Engine) -> None
     assert apart[1][0].tokens[:2] == [11, 12]
 
 
-def test_what_stays_in_the_other_process_is_refused(engine: ProcessEngine) -> None:
-    with pytest.raises(RequestError, match="in one process"):
-        engine.align([[5, EOS_ID]], [[6]])
+def test_every_field_of_a_request_is_sent() -> None:
+    own = DecodingConstraints(
+        20,
+        min_length=3,
+        prefix=(11, 12),
+        required_phrases=((16, 17),),
+        forbidden_phrases=((13,), (14, 15)),
+        whole_word_phrases=((16, 17),),
+        word_start_ids=frozenset({3, 9}),
+        seed=7,
+    )
+    plain = DecodingConstraints(20)
+    assert [
+        field.name for field in fields(own) if getattr(own, field.name) == getattr(plain, field.name)
+    ] == ["max_length"], "a new field is missing here"
+    request = Request([5, EOS_ID], own)
+    assert decode_request(*json.loads(json.dumps(encode_request(request)))) == request
+
+
+def test_samples_and_alignments_are_those_of_one_process(engine: ProcessEngine, here: Engine) -> None:
+    sampling = DecodingConfig(temperature=1.0)
+    requests = [Request([5, 6 + n, EOS_ID], DecodingConstraints(12, seed=n)) for n in range(5)]
+    assert list_tokens(engine.decode(requests, sampling)) == list_tokens(here.decode(requests, sampling))
+    sources, targets = [[5, 7, EOS_ID], [6, EOS_ID]], [[6, 8, 9], []]
+    for apart, whole in zip(engine.align(sources, targets), here.align(sources, targets), strict=True):
+        assert apart == pytest.approx(whole.numpy(), abs=1e-6)
 
 
 def test_a_missing_model_is_refused_at_once(tmp_path: Path) -> None:
@@ -121,13 +146,13 @@ def test_what_fails_while_the_model_loads_is_raised_when_it_is_used(tmp_path: Pa
     assert caught.value.exit_code == 3
 
 
-def test_a_request_that_the_engine_refuses_ends_the_stream() -> None:
+def test_a_request_that_the_engine_refuses_ends_the_process() -> None:
     bad = Request([5, 10**6, EOS_ID], DecodingConstraints(10))  # no such piece
-    with (
-        start_engine_process(MODEL, "torch", "cpu") as engine,
-        pytest.raises(BulkJobError, match="the vocabulary has 8000"),
-    ):
-        list(engine.decode(iter([bad]), GREEDY))
+    with start_engine_process(MODEL, "torch", "cpu") as engine:
+        for _ in range(3):  # every later call fails in the same way
+            with pytest.raises(BulkJobError, match="the vocabulary has"):
+                list(engine.decode([bad], GREEDY))
+        assert engine._link.process.wait(30) == 1, "not aborted by the thread that reads"
 
 
 def test_a_process_that_is_killed_raises_our_error() -> None:
@@ -157,13 +182,25 @@ def test_the_process_ends_when_its_input_closes() -> None:
     link.close()
 
 
+@pytest.mark.parametrize(
+    ("options", "min_bytes", "is_apart"),
+    [
+        ([], 100, True),
+        ([], 10**6, False),  # a small file
+        (["--json"], 100, False),
+        (["--glossary", "terms.tsv"], 100, False),
+        (["--ensemble", str(MODEL)], 100, False),
+    ],
+)
 def test_the_command_gives_the_engine_a_process_for_large_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: list[str], min_bytes: int, is_apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = tmp_path / "text.en"
     text.write_text("".join(f"{line}\n" for line in LINES[:60]), encoding="utf-8")
-    arguments = ["translate", str(MODEL), str(text), "--beam", "1", "--engine", "torch"]
-    whole = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
+    (tmp_path / "terms.tsv").write_text("house\tHaus\n")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["translate", str(MODEL), str(text), "--beam", "1", "--engine", "torch", *options]
+    here = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
     started = []
 
     def start(folder: Path, engine: str, device: str | None) -> object:
@@ -172,9 +209,8 @@ def test_the_command_gives_the_engine_a_process_for_large_files(
 
     monkeypatch.setattr(process_engine, "start_engine_process", start)
     monkeypatch.setattr("manyheads.cuda.driver.count_gpus", lambda: 1)
-    small = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
-    monkeypatch.setattr("manyheads.cli.bulk.MIN_SHARED_BYTES", 100)
-    large = CliRunner().invoke(app, arguments)
-    assert (whole.exit_code, small.exit_code, large.exit_code) == (0, 0, 0), large.output
-    assert started == [(MODEL, "torch", None)], sys.stderr
-    assert large.stdout == whole.stdout == small.stdout
+    monkeypatch.setattr("manyheads.cli.bulk.MIN_SHARED_BYTES", min_bytes)
+    done = CliRunner().invoke(app, arguments)
+    assert (here.exit_code, done.exit_code) == (0, 0), done.output
+    assert started == ([(MODEL, "torch", None)] if is_apart else [])
+    assert (done.stdout, done.stderr) == (here.stdout, here.stderr)

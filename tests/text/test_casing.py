@@ -228,3 +228,24 @@ def test_a_lexicon_is_stored_as_lines() -> None:
 def test_a_damaged_lexicon_is_refused(damage: bytes) -> None:
     with pytest.raises(mh.DataError, match=r"casing\.txt: not a case lexicon, or damaged"):
         CaseLexicon.decode(damage, "casing.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("HELLO", True),
+        ("GO ON", True),
+        ("STOP!", True),
+        ("OBAMA", True),
+        ("I DO", True),
+        ("I'M OK", False),  # a word that is not known
+        ("NATO", False),
+        ("GO NATO", False),
+        ("IT", False),
+        ("Hello", False),
+        ("7", False),
+    ],
+)
+def test_a_lexicon_tells_short_words_in_capitals_from_acronyms(text: str, expected: bool) -> None:
+    lexicon = CaseLexicon(("go", "on", "hello", "stop", "Obama", "do", "NATO", "it", "I", "I'm"), False)
+    assert lexicon.is_shouted(text) is expected

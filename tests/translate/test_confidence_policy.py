@@ -15,7 +15,7 @@ import manyheads as mh
 from manyheads import cli
 from manyheads.bulk.jobs import BulkJob, open_translate
 from manyheads.bulk.worker import answer_chunk
-from manyheads.confidence_policy import BELOW_CHOICES, ConfidenceCounts, ConfidencePolicy
+from manyheads.confidence_policy import BELOW_CHOICES, ConfidenceCounts, ConfidencePolicy, describe_foreign
 from manyheads.errors import RequestError
 from manyheads.evaluate.report import evaluate
 from support.scripted_translator import ScriptedTranslator
@@ -60,8 +60,20 @@ def test_counts_leave_out_what_has_no_confidence() -> None:
     counts = ConfidenceCounts()
     counts.add([SURE, UNSURE, UNRATED], ConfidencePolicy())
     counts.merge(ConfidenceCounts(num_lines=2, num_below=1))
-    assert asdict(counts) == {"num_lines": 5, "num_below": 2}
+    assert asdict(counts) == {"num_lines": 5, "num_below": 2, "num_foreign": 0}
     assert ConfidencePolicy().describe(12, 3000) == "12 of 3,000 lines below confidence 0.5"
+
+
+def test_counts_hold_what_was_copied_because_it_looks_like_another_language() -> None:
+    copied = mh.Translation("Привет", "Привет", notes=["looks like Cyrillic, not en"])
+    translated = mh.Translation("Hallo", "x", sentences=1, confidence=0.1, notes=["looks like de, not en"])
+    counts = ConfidenceCounts()
+    counts.add(
+        [copied, translated, mh.Translation("12", "12", notes=["nothing to translate"])], ConfidencePolicy()
+    )
+    assert (counts.num_foreign, counts.num_below) == (1, 1)
+    assert describe_foreign(1, 3) == "1 of 3 lines look like another language and are copied"
+    assert describe_foreign(1, 1) == "1 of 1 line looks like another language and is copied"
 
 
 # ---- the command
@@ -175,7 +187,7 @@ def test_workers_apply_the_same_rule_and_count(below: str) -> None:
         "translation": [policy.choose_text(translation) for translation in expected],
         "confidence": [0.9, 0.2, None, 0.9],
     }
-    assert reply["counts"] == {"num_lines": 4, "num_below": 1}
+    assert reply["counts"] == {"num_lines": 4, "num_below": 1, "num_foreign": 0}
 
 
 def test_workers_refuse_a_threshold_for_an_uncalibrated_model() -> None:

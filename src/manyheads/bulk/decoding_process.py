@@ -44,9 +44,10 @@ def main() -> None:
         engine = open_engine(**messages.get())
     except Exception as error:
         write_message(replies, describe_failure(error))
-        return
+        os._exit(1)  # the thread that reads would keep an orderly exit from its lock
     with stream_settings():
         EngineProcess(engine, messages.get, replies).run()
+    os._exit(1)
 
 
 def open_engine(folder: str, engine: str, device: str | None) -> Engine:
@@ -148,7 +149,11 @@ def run_score(engine: Engine, sources: list[list[int]], targets: list[list[int]]
     return engine.score(sources, targets)
 
 
-METHODS: dict[str, Callable[..., Any]] = {"decode": run_decode, "score": run_score}
+def run_align(engine: Engine, sources: list[list[int]], targets: list[list[int]]) -> list[Any]:
+    return [weights.tolist() for weights in engine.align(sources, targets)]
+
+
+METHODS: dict[str, Callable[..., Any]] = {"decode": run_decode, "score": run_score, "align": run_align}
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,8 +12,9 @@ from manyheads.bulk.chunks import RowChunk
 from manyheads.bulk.executor import EventQueue, WorkerLost, WorkerReady, WorkerReply
 from manyheads.bulk.jobs import BulkJob
 from manyheads.bulk.messages import read_messages, write_message
+from manyheads.worker_processes import create_module_command
 
-WORKER_COMMAND = (sys.executable, "-m", "manyheads.bulk.worker")
+WORKER_COMMAND = create_module_command("manyheads.bulk.worker")
 
 
 @dataclass

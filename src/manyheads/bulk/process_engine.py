@@ -1,6 +1,7 @@
 """An engine in a process of its own (decoding_process.py), as the process that handles the texts sees it."""
 
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -10,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyheads import checkpoint
 from manyheads.bulk.coordinator import raise_failure
 from manyheads.bulk.local_workers import describe_exit
@@ -18,6 +21,7 @@ from manyheads.checkpoint.manifest import parse_info
 from manyheads.config import DecodingConfig, ModelConfig
 from manyheads.errors import RequestError, ResourceError
 from manyheads.inference import torch_facts
+from manyheads.inference.batching import MAX_WINDOW_TOKENS
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.inference.engine_messages import (
     decode_hypotheses,
@@ -26,8 +30,9 @@ from manyheads.inference.engine_messages import (
 )
 from manyheads.search.options import Hypothesis, Request
 from manyheads.search.request_source import RequestSource
+from manyheads.worker_processes import create_module_command
 
-COMMAND = (sys.executable, "-m", "manyheads.bulk.decoding_process")
+COMMAND = create_module_command("manyheads.bulk.decoding_process")
 SENT_REQUESTS = 256  # at once
 SIGNAL_SECONDS = 0.1  # a signal that comes just before the main thread blocks is handled when it wakes up
 Message = dict[str, Any]
@@ -46,6 +51,7 @@ class EngineProcessLink:
         )
         self.results: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.replies: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.failure: Message | None = None  # the first one: there is nothing after it
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -61,18 +67,17 @@ class EngineProcessLink:
 
     def receive(self, messages: "queue.SimpleQueue[Message]") -> Message:
         """Wait for a message. Raise the error that the process reports, or that it has ended."""
-        while True:
+        while self.failure is None:
             with suppress(queue.Empty):
                 message = messages.get(timeout=SIGNAL_SECONDS)
-                break
-        if "error" in message:
-            raise_failure(message["error"], message["exit_code"])
-        if "lost" in message:
-            raise ResourceError(
-                f"the engine's process {message['lost']}: if memory is short, use --device cpu or a smaller "
-                f"--beam"
-            )
-        return message
+                if "error" not in message and "lost" not in message:
+                    return message
+                self.failure = message
+        if "error" in self.failure:
+            raise_failure(self.failure["error"], self.failure["exit_code"])
+        code = self.failure["lost"]
+        hint = ": use --device cpu, or a smaller --beam" if code == -signal.SIGKILL else ""
+        raise ResourceError(f"the engine's process {describe_exit(code)}{hint}")
 
     def close(self) -> None:
         """End the process: it holds nothing that is worth saving."""
@@ -86,14 +91,17 @@ class EngineProcessLink:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for message in read_messages(self.process.stdout):
-            if "results" in message:
-                self.results.put(message)
-            elif "error" in message:
-                self._put_last(message)
-            else:
-                self.replies.put(message)
-        self._put_last({"lost": describe_exit(self.process.wait())})
+        try:
+            for message in read_messages(self.process.stdout):
+                if "results" in message:
+                    self.results.put(message)
+                elif "error" in message:
+                    self._put_last(message)
+                else:
+                    self.replies.put(message)
+        finally:
+            self.process.kill()
+            self._put_last({"lost": self.process.wait()})
 
     def _put_last(self, message: Message) -> None:
         """Report what ends every wait."""
@@ -102,7 +110,7 @@ class EngineProcessLink:
 
 
 class ProcessEngine:
-    """The torch engine of another process. Use it in one thread.
+    """The torch engine of another process. Use it in one thread, and read its streams to their ends.
 
     What it can do is known from the model's configuration, so that texts are prepared while it starts.
     """
@@ -146,20 +154,24 @@ class ProcessEngine:
 
     def _exchange(self, requests: Iterator[Request], window: int) -> Results:
         """Send requests, at most `window` ahead of their results, and yield what has come between them."""
-        num_unfinished, has_sent_all = 0, False
+        lengths: dict[int, int] = {}  # of the sources of unfinished requests, by index
+        num_sent = num_tokens = 0
+        has_sent_all = False
         while True:
-            if not has_sent_all and num_unfinished < window:
-                rows = [*map(encode_request, islice(requests, SENT_REQUESTS))]
-                self._link.send({"requests": rows})
-                num_unfinished += len(rows)
-                has_sent_all = len(rows) < SENT_REQUESTS
+            if not has_sent_all and len(lengths) < window and num_tokens < MAX_WINDOW_TOKENS:
+                chunk = list(islice(requests, SENT_REQUESTS))
+                self._link.send({"requests": list(map(encode_request, chunk))})
+                own_lengths = [len(request.source) for request in chunk]
+                lengths.update(enumerate(own_lengths, num_sent))
+                num_sent, num_tokens = num_sent + len(chunk), num_tokens + sum(own_lengths)
+                has_sent_all = len(chunk) < SENT_REQUESTS
                 if has_sent_all:
                     self._link.send({"end": True})
                 if self._link.results.empty() and not has_sent_all:
                     continue
             message = self._link.receive(self._link.results)
-            num_unfinished -= len(message["results"])
             for index, hypotheses in message["results"]:
+                num_tokens -= lengths.pop(index)
                 yield index, decode_hypotheses(hypotheses)
             if message.get("ended"):
                 return
@@ -169,7 +181,13 @@ class ProcessEngine:
         return scores
 
     def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Any:
-        raise RequestError("alignments stay in the engine's process: translate in one process")
+        """Return arrays of NumPy, which is all that this process has."""
+        return [
+            np.array(rows, np.float32).reshape(len(target) + 1, len(source))
+            for rows, source, target in zip(
+                self._link.call("align", sources=sources, targets=targets), sources, targets, strict=True
+            )
+        ]
 
     def trace(self, source: list[int], target: list[int]) -> Any:
         raise RequestError("attention weights stay in the engine's process: use one process")

@@ -32,7 +32,7 @@ def main(open_function: Callable[[BulkJob], RowFunction] = open_job) -> None:
         function = open_function(BulkJob(**messages.get()))
     except Exception as error:
         write_message(replies, describe_failure(error))
-        return
+        os._exit(1)  # the thread that reads would keep an orderly exit from its lock
     write_message(replies, {"ready": True})
     with stream_settings():
         while True:
@@ -42,9 +42,11 @@ def main(open_function: Callable[[BulkJob], RowFunction] = open_job) -> None:
 
 def read_commands(stream: IO[bytes], messages: "queue.SimpleQueue[dict[str, Any]]") -> None:
     """Read ahead of the work. When the coordinator is done, or dead, end at once."""
-    for message in read_messages(stream):
-        messages.put(message)
-    os._exit(0)
+    try:
+        for message in read_messages(stream):
+            messages.put(message)
+    finally:
+        os._exit(0)
 
 
 def answer_chunk(function: RowFunction, rows: list[Row]) -> dict[str, Any]:

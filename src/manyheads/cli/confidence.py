@@ -65,8 +65,11 @@ def create_policy(min_confidence: float | None, below: str | None, flag: bool) -
 def print_confidence_summary(
     counts: "ConfidenceCounts", policy: "ConfidencePolicy | None", as_json: bool
 ) -> None:
-    """Print to stderr how many lines are below the threshold, if any are."""
-    from manyheads.confidence_policy import ConfidencePolicy
+    """Print to stderr how many lines are below the threshold, and how many were not translated, if any."""
+    from manyheads.confidence_policy import ConfidencePolicy, describe_foreign
+
+    if counts.num_foreign:
+        print(f"manyheads: {describe_foreign(counts.num_foreign, counts.num_lines)}", file=sys.stderr)
 
     if counts.num_below:
         used = policy or ConfidencePolicy()

@@ -262,9 +262,10 @@ def translate_here(
     from manyheads.progress import create_progress
 
     is_interactive = not files and sys.stdin.isatty()
+    is_simple = not as_json and not options["glossary"]
     configure_output()
     with (
-        open_translator(models, files, engine, device, adapter, as_json) as translator,
+        open_translator(models, files, engine, device, adapter, is_simple) as translator,
         stream_settings(),
         create_progress(sys.stderr, "lines") as progress,
     ):
@@ -288,17 +289,18 @@ def open_translator(
     engine: str | None,
     device: str | None,
     adapter: str | None,
-    as_json: bool,
+    is_simple: bool,
 ) -> "Iterator[Translator]":
     """Yield the translator of the models.
 
     For large files on a GPU the engine gets a process of its own: it would wait for Python's lock, which the
-    work on texts holds. It does not send what JSON needs, the alignment, nor run adapters or ensembles.
+    work on texts holds. It runs no adapters or ensembles, and what JSON and glossaries need would be much to
+    send: only simple calls have it.
     """
     from manyheads.loading import load, load_for_engine
     from manyheads.named_models.resolution import resolve_model
 
-    if len(models) > 1 or adapter is not None or as_json or not count_gpus_for(files, engine, device):
+    if len(models) > 1 or adapter or not (is_simple and count_gpus_for(files, engine, device)):
         yield load(*models, device=device, engine=engine, adapter=adapter)
         return
     from manyheads.bulk.process_engine import start_engine_process

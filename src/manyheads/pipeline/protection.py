@@ -4,6 +4,7 @@ A sentence in which there is nothing of the kind costs one search.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from manyheads.text.subwords import SubwordTokenizer
 from manyheads.text.term_matching import TermMatch
 from manyheads.text.verbatim import TRIGGERS, Span, find_verbatim, is_invisible
 
+FULL_WIDTH = re.compile(r"[\uff21-\uff3a\uff41-\uff5a\u3000]")
 INNER_DOT = re.compile(r"\.[A-Za-z]")  # of a host or file name
 LETTERS = re.compile(r"[^\W\d_]{2}")  # a word, rather than a letter among marks
 SPAN_FILLER = "0"  # in place of spans where only the letters around them matter
@@ -54,11 +56,14 @@ class SentenceProtector:
         """Return what is encoded, or None if there is nothing to translate: the text is all to be copied."""
         if not (self.find_trigger(text) or text.isupper() or has_dotted_name(text)):
             return ProtectedSentence(self._read(text, is_upper=False), None)
+        text = self._narrow(text)
         spans = self.find_spans(text)
         without_spans = text if not spans else fill_spans(text, spans)
         if spans and not has_words(fill_spans(text, join_codes(text, spans)).replace(SPAN_FILLER, "")):
             return None
-        is_upper = is_all_capitals(without_spans)
+        is_upper = is_all_capitals(without_spans) or (
+            self.casing is not None and self.casing.is_shouted(without_spans)
+        )
         masked = select_masked(spans) if self.uses_copy_symbols else []
         encoded, values = mask(self._read_between(text, without_spans, spans, is_upper), masked)
         encoded = self.simplify(encoded)
@@ -141,6 +146,15 @@ class SentenceProtector:
                 parts.append(ProtectedSentence(self.simplify(usual[start:end]), own))
             start = end
         return segments, parts
+
+    def _narrow(self, text: str) -> str:
+        """Write full-width Latin letters and spaces that the model does not know as ordinary ones."""
+        if text.isascii() or not FULL_WIDTH.search(text):
+            return text
+        return FULL_WIDTH.sub(
+            lambda match: match[0] if match[0] in self.known else unicodedata.normalize("NFKC", match[0]),
+            text,
+        )
 
     def simplify(self, text: str) -> str:
         """Write unknown quotes and dashes in ASCII, and leave out unknown control characters and the like."""

@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -21,9 +20,10 @@ from manyheads.errors import ManyheadsError
 from manyheads.serve.engine_process import EngineServer, FrontEndLink, describe_engine
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.served_model import ServedModel
+from manyheads.worker_processes import create_module_command
 
 LOG = logging.getLogger("manyheads.serve")
-COMMAND = (sys.executable, "-m", "manyheads.serve.frontend_process")
+COMMAND = create_module_command("manyheads.serve.frontend_process")
 MAX_DEFAULT_PROCESSES = 8
 MAX_FAILED_STARTS = 3  # of front-ends, after which the server gives up
 RESTART_SECONDS = 0.5  # until a front-end is started again

@@ -21,6 +21,7 @@ from manyheads.text.noise import is_verbatim
 WORD = re.compile(r"[^\W\d_]{2,}")
 MIN_LONGEST = 4  # letters of the longest of several words: "EU USA" are acronyms
 MIN_SINGLE = 6  # letters of a word that is alone: "NATO" is one
+MIN_SHOUTED = 3  # letters of words that a lexicon knows
 ENGLISH_I = re.compile(r"(?<!\w)i(?=\W|$)")
 
 DOTTED_I_LANGUAGES = frozenset({"tr", "az"})  # whose i has the capital İ
@@ -113,6 +114,18 @@ class CaseLexicon:
         """Return a source as a model reads it: as it is usually written if its case says nothing."""
         restored = self.restore_uninformative(source)
         return source if restored is None else restored
+
+    def is_shouted(self, text: str) -> bool:
+        """Return whether a text is capitals of words that are usually written otherwise: "HELLO", not "NATO".
+
+        A word of two letters alone may be an acronym all the same: "IT", "US".
+        """
+        if not text.isupper():
+            return False
+        words = [straighten(word.lower()) for word in CASED_WORD.findall(text)]
+        forms = [self.forms.get(word) for word in words if word != "i"]
+        is_known = all(form is not None and not form.isupper() for form in forms)
+        return is_known and sum(map(len, words)) >= MIN_SHOUTED
 
     def restore_uninformative(self, text: str) -> str | None:
         """Return a text in lower case or Title Case as it is usually written; None if its case stays."""

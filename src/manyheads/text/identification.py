@@ -13,6 +13,7 @@ RELATED = (
 )  # fmt: skip
 MIN_SCRIPT_LETTERS, MIN_LETTERS = 4, 20  # of a sentence that is judged by its script, by the identifier
 MIN_PROBABILITY = 0.95
+LOOKS_LIKE = "looks like "  # how notes begin
 # Text of another language has short subwords. Only where they are is the identifier asked: it takes 30 µs.
 MAX_TOKEN_CHARACTERS = 3.0
 LETTER = re.compile(r"[^\W\d_]")
@@ -45,7 +46,7 @@ class LanguageCheck:
         if self.script is not None and not self.script.search(text):
             letters = LETTER.findall(text)
             if len(letters) >= MIN_SCRIPT_LETTERS:
-                return f"looks like {find_script(letters[0])}, not {self.language}"
+                return f"{LOOKS_LIKE}{find_script(letters[0])}, not {self.language}"
         if len(text) >= MAX_TOKEN_CHARACTERS * num_tokens or len(text) < MIN_LETTERS:
             return None
         return self._identify(text)
@@ -57,7 +58,7 @@ class LanguageCheck:
         label, probability = identifier.classify(text)
         if probability < MIN_PROBABILITY or are_related(self.language, label):
             return None
-        return f"looks like {label}, not {self.language}"
+        return f"{LOOKS_LIKE}{label}, not {self.language}"
 
 
 def find_script(letter: str) -> str:
