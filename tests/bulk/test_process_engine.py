@@ -112,9 +112,8 @@ def test_every_field_of_a_request_is_sent() -> None:
         seed=7,
     )
     plain = DecodingConstraints(20)
-    assert [
-        field.name for field in fields(own) if getattr(own, field.name) == getattr(plain, field.name)
-    ] == ["max_length"], "a new field is missing here"
+    same = [field.name for field in fields(own) if getattr(own, field.name) == getattr(plain, field.name)]
+    assert same == ["max_length"], "a new field is missing here"
     request = Request([5, EOS_ID], own)
     assert decode_request(*json.loads(json.dumps(encode_request(request)))) == request
 
