@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import manyheads as mh
 from manyheads import demo
 from manyheads.progress import Progress
+from support.everyday_sentences import EVERYDAY
 
 MAX_PAGE_BYTES = 2_500_000  # the translator in a single file
 
@@ -52,3 +54,12 @@ def test_the_demo_command_translates_95_percent_exactly(tmp_path: Path, pair: st
     confidence = re.fullmatch(r".*\(confidence (0\.\d\d)\)", done.stdout.splitlines()[-4])
     assert confidence
     assert float(confidence[1]) < 0.5
+    translator = mh.load(tmp_path / "demo" / "run" / "model", device="cpu")
+    inside = (tmp_path / "demo" / "test.en").read_text(encoding="utf-8").splitlines()
+    assert share_flagged(translator, inside) <= 0.02, "inside its grammar"
+    assert share_flagged(translator, EVERYDAY) >= 0.95, "outside its grammar"
+
+
+def share_flagged(translator: mh.Translator, sentences: list[str]) -> float:
+    confidences = [translation.confidence for translation in translator.translate(sentences)]
+    return sum(own is not None and own < 0.5 for own in confidences) / len(confidences)
