@@ -29,7 +29,7 @@ WORDS = ["tea", "water", "bread", "milk", "a book", "some time"]
 LINES = [
     f"We want {WORDS[n % len(WORDS)]}. I see {n} {'very ' * (n % 9)}old houses." if n % 7 else ""
     for n in range(400)
-] + ["ha " * 40, "XQJ WVZ KPT", "See https://test.example/a?b={name}."]
+] + ["ha " * 40, "blah " * 25, "very " * 50, "XQJ WVZ KPT", "See https://test.example/a?b={name}."]
 GREEDY = DecodingConfig(beam=1)
 
 
@@ -58,7 +58,8 @@ def test_translations_are_those_of_one_process(engine: ProcessEngine, read_ahead
     apart = list(load_for_engine(MODEL, engine).stream(LINES, read_ahead, scores="total", beam=1))
     whole = mh.load(MODEL, engine="torch", device="cpu").translate(LINES, scores="total", beam=1)
     assert [own.text for own in apart] == [own.text for own in whole]
-    assert [own.confidence for own in apart] == pytest.approx([own.confidence for own in whole], nan_ok=True)
+    for own, other in zip(apart, whole, strict=True):  # batches of other sizes
+        assert own.confidence == (other.confidence and pytest.approx(other.confidence, abs=0.02))
     assert [own.notes for own in apart] == [own.notes for own in whole]
     assert any("second try" in own.notes for own in whole), "no list is decoded beside the stream"
 

@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "judge": {"text", "data", "confidence"},
     "glossary": {"text", "search"},
     "translation": {"text", "model", "search", "inference", "memory"},
-    "confidence_policy": {"translation"},
+    "confidence_policy": {"text", "translation"},
     "pipeline": {"text", "search", "inference", "confidence", "glossary", "memory", "translation"},
     "translator": {
         "text",
@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "translator",
     },
     "documents": {"text", "translation", "confidence_policy"},
-    "bulk": {"cuda", "text", *TRANSLATION},
+    "bulk": {"cuda", "text", "search", "checkpoint", "inference", *TRANSLATION},
     "evaluate": {"text", "confidence", *TRANSLATION},
     "train": {
         "presets",
