@@ -11,8 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from manyheads import checkpoint
 from manyheads.bulk.coordinator import raise_failure
 from manyheads.bulk.local_workers import describe_exit
@@ -24,6 +22,7 @@ from manyheads.inference import torch_facts
 from manyheads.inference.batching import MAX_WINDOW_TOKENS
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.inference.engine_messages import (
+    decode_alignments,
     decode_hypotheses,
     encode_config,
     encode_request,
@@ -181,13 +180,8 @@ class ProcessEngine:
         return scores
 
     def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Any:
-        """Return arrays of NumPy, which is all that this process has."""
-        return [
-            np.array(rows, np.float32).reshape(len(target) + 1, len(source))
-            for rows, source, target in zip(
-                self._link.call("align", sources=sources, targets=targets), sources, targets, strict=True
-            )
-        ]
+        rows = self._link.call("align", sources=sources, targets=targets)
+        return decode_alignments(rows, sources, targets)
 
     def trace(self, source: list[int], target: list[int]) -> Any:
         raise RequestError("attention weights stay in the engine's process: use one process")

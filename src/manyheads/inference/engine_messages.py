@@ -1,9 +1,13 @@
 """What is decoded, and what comes of it, as JSON for another process."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import MISSING, asdict, fields
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from manyheads.config import DecodingConfig
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
@@ -56,3 +60,13 @@ def encode_hypotheses(hypotheses: list[Hypothesis]) -> list[Any]:
 
 def decode_hypotheses(rows: list[list[Any]]) -> list[Hypothesis]:
     return [Hypothesis(*row) for row in rows]
+
+
+def decode_alignments(
+    rows: Sequence[list[list[float]]], sources: Sequence[list[int]], targets: Sequence[list[int]]
+) -> list[NDArray[np.float32]]:
+    """Return arrays of NumPy, which is all that a process without the engine has. [T + 1, S] each"""
+    return [
+        np.array(own, np.float32).reshape(len(target) + 1, len(source))
+        for own, source, target in zip(rows, sources, targets, strict=True)
+    ]

@@ -9,12 +9,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, cast
 
-import numpy as np
-
 from manyheads.config import DecodingConfig
 from manyheads.errors import RequestError
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
-from manyheads.inference.engine_messages import decode_hypotheses
+from manyheads.inference.engine_messages import decode_alignments, decode_hypotheses
 from manyheads.pipeline.jobs import Decoding, SentenceJob
 from manyheads.search.options import Hypothesis, Request
 from manyheads.search.request_source import RequestSource
@@ -230,13 +228,8 @@ class RemoteEngine:
         return scores
 
     def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Any:
-        """Return arrays of NumPy, which is all that the front-end has."""
-        return [
-            np.array(rows, np.float32).reshape(len(target) + 1, len(source))
-            for rows, source, target in zip(
-                self._call("align", sources=sources, targets=targets), sources, targets, strict=True
-            )
-        ]
+        rows = self._call("align", sources=sources, targets=targets)
+        return decode_alignments(rows, sources, targets)
 
     def trace(self, source: list[int], target: list[int]) -> Any:
         raise RequestError("attention weights stay in the engine process: use run_sentence_task")
