@@ -96,9 +96,5 @@ def is_foreign(translation: Translation) -> bool:
 
 def describe_foreign(num_foreign: int, num_lines: int) -> str:
     """Return a summary: 2 of 3,000 lines look like another language and are copied."""
-    does = (
-        "line looks like another language and is"
-        if num_lines == 1
-        else ("lines look like another language and are")
-    )
-    return f"{num_foreign:,} of {num_lines:,} {does} copied"
+    noun, looks, is_ = ("line", "looks", "is") if num_lines == 1 else ("lines", "look", "are")
+    return f"{num_foreign:,} of {num_lines:,} {noun} {looks} like another language and {is_} copied"

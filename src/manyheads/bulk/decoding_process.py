@@ -7,9 +7,6 @@ Lists of requests, such as second tries, are decoded between the results of the 
 
 import os
 import queue
-import signal
-import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,7 +16,7 @@ from typing import IO, Any
 
 from manyheads.bulk.interpreter_settings import stream_settings
 from manyheads.bulk.messages import write_message
-from manyheads.bulk.worker import describe_failure, read_commands
+from manyheads.bulk.worker import describe_failure, open_channel
 from manyheads.inference.engine import Engine, ScoreDetail, decode_all
 from manyheads.inference.engine_messages import (
     decode_config,
@@ -35,11 +32,7 @@ Message = dict[str, Any]
 
 def main() -> None:
     """Serve the process at the other end of stdin and stdout until it closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process decides, and closes our input
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not get between the messages
-    messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-    threading.Thread(target=read_commands, args=(sys.stdin.buffer, messages), daemon=True).start()
+    messages, replies = open_channel()
     try:
         engine = open_engine(**messages.get())
     except Exception as error:

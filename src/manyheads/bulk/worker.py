@@ -23,11 +23,7 @@ from manyheads.errors import ManyheadsError, is_out_of_memory
 
 def main(open_function: Callable[[BulkJob], RowFunction] = open_job) -> None:
     """Serve the coordinator at the other end of stdin and stdout."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides, and closes our input
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not get between the messages
-    messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=read_commands, args=(sys.stdin.buffer, messages), daemon=True).start()
+    messages, replies = open_channel()
     try:
         function = open_function(BulkJob(**messages.get()))
     except Exception as error:
@@ -38,6 +34,16 @@ def main(open_function: Callable[[BulkJob], RowFunction] = open_job) -> None:
         while True:
             message = messages.get()
             write_message(replies, {"chunk": message["chunk"], **answer_chunk(function, message["rows"])})
+
+
+def open_channel() -> tuple["queue.SimpleQueue[dict[str, Any]]", IO[bytes]]:
+    """Return the messages that arrive on stdin, as a thread reads them, and where to write replies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this process closes our input
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not get between the messages
+    messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=read_commands, args=(sys.stdin.buffer, messages), daemon=True).start()
+    return messages, replies
 
 
 def read_commands(stream: IO[bytes], messages: "queue.SimpleQueue[dict[str, Any]]") -> None:
